@@ -1,0 +1,152 @@
+// Package errdefs is the vocabulary of agentd's errors: a Kind that decides what a caller can do about it, a stable
+// Reason that programs may match, the subject that it is about, and a sentence for people. Every package may
+// import it; only server turns it into gRPC status and only agentctl into exit codes.
+package errdefs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Kind is the class of an error.
+type Kind uint8
+
+// The kinds. Server maps each to one gRPC code.
+const (
+	Internal Kind = iota
+	InvalidArgument
+	NotFound
+	AlreadyExists
+	FailedPrecondition
+	ResourceExhausted
+	PermissionDenied
+	Unauthenticated
+	Unavailable
+	Aborted
+	OutOfRange
+	Canceled
+	DeadlineExceeded
+	DataLoss
+)
+
+// Reason is the stable name of a cause. Its names are those of the proto enum ErrorReason without the prefix; a root
+// test compares them.
+type Reason uint8
+
+// The reasons, in the order of the proto enum.
+const (
+	Unspecified Reason = iota
+	BadArgument
+	TooLarge
+	RequestIDReused
+	TaskNotFound
+	TeamNotFound
+	AgentNotFound
+	RecipientNotFound
+	NameTaken
+	NoWorkspace
+	WorkspaceNotAllowed
+	ModelNotConfigured
+	TaskEnded
+	TaskStopping
+	DepthExceeded
+	SeqOutOfRange
+	StoreStalled
+	OutcomeUnknown
+	Conflict
+	Fenced
+	RecordNotFound
+	RecordCorrupt
+	SchemaTooNew
+	AlreadyRunning
+	BadCredentials
+	Denied
+	ShuttingDown
+	MailboxFull
+	CallCanceled
+	Fault
+)
+
+// names are the wire names of the reasons, by value.
+func names() [Fault + 1]string {
+	return [...]string{
+		Unspecified: "UNSPECIFIED", BadArgument: "INVALID_ARGUMENT", TooLarge: "TOO_LARGE",
+		RequestIDReused: "REQUEST_ID_REUSED", TaskNotFound: "TASK_NOT_FOUND", TeamNotFound: "TEAM_NOT_FOUND",
+		AgentNotFound: "AGENT_NOT_FOUND", RecipientNotFound: "RECIPIENT_NOT_FOUND", NameTaken: "NAME_TAKEN",
+		NoWorkspace: "NO_WORKSPACE", WorkspaceNotAllowed: "WORKSPACE_NOT_ALLOWED",
+		ModelNotConfigured: "MODEL_NOT_CONFIGURED", TaskEnded: "TASK_ENDED", TaskStopping: "TASK_STOPPING",
+		DepthExceeded: "DEPTH_EXCEEDED", SeqOutOfRange: "SEQ_OUT_OF_RANGE", StoreStalled: "STORE_STALLED",
+		OutcomeUnknown: "OUTCOME_UNKNOWN", Conflict: "CONFLICT", Fenced: "FENCED", RecordNotFound: "RECORD_NOT_FOUND",
+		RecordCorrupt: "RECORD_CORRUPT", SchemaTooNew: "SCHEMA_TOO_NEW", AlreadyRunning: "ALREADY_RUNNING",
+		BadCredentials: "UNAUTHENTICATED", Denied: "PERMISSION_DENIED", ShuttingDown: "SHUTTING_DOWN",
+		MailboxFull: "MAILBOX_FULL", CallCanceled: "CANCELED", Fault: "INTERNAL",
+	}
+}
+
+// String is the wire name of the reason, such as TASK_NOT_FOUND.
+func (r Reason) String() string {
+	if r > Fault {
+		return fmt.Sprintf("REASON_%d", uint8(r))
+	}
+	return names()[r]
+}
+
+// Error is an error with a class, a cause and a subject.
+type Error struct {
+	Kind    Kind
+	Reason  Reason
+	Subject string // what it is about: an id, a key, a path
+	Field   string // request field that is wrong, for InvalidArgument; proto name, dots between levels
+	Message string // for people: what is wrong and what to do
+	Cause   error  // for the log only; never sent to a client
+}
+
+// Error is the sentence for people, with the cause for the log.
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return e.Message + ": " + e.Cause.Error()
+	}
+	return e.Message
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// New makes an error about subject, with a sentence for people.
+func New(k Kind, r Reason, subject, format string, args ...any) *Error {
+	return &Error{Kind: k, Reason: r, Subject: subject, Message: fmt.Sprintf(format, args...)}
+}
+
+// Wrap makes an error about subject whose cause is for the log only.
+func Wrap(cause error, k Kind, r Reason, subject, format string, args ...any) *Error {
+	return &Error{Kind: k, Reason: r, Subject: subject, Message: fmt.Sprintf(format, args...), Cause: cause}
+}
+
+// BadField makes the InvalidArgument error of one request field.
+func BadField(field, format string, args ...any) *Error {
+	msg := fmt.Sprintf(format, args...)
+	return &Error{Kind: InvalidArgument, Reason: BadArgument, Field: field, Subject: field, Message: field + ": " + msg}
+}
+
+// As finds the Error in err's chain. Context errors and foreign errors become one.
+func As(err error) *Error {
+	var e *Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, context.Canceled):
+		return Wrap(err, Canceled, CallCanceled, "", "the call was canceled")
+	case errors.Is(err, context.DeadlineExceeded):
+		return Wrap(err, DeadlineExceeded, CallCanceled, "", "the call's time ran out")
+	}
+	return Wrap(err, Internal, Fault, "", "internal error; the daemon's log has the details")
+}
+
+// Is tells whether err has the reason.
+func Is(err error, r Reason) bool { return err != nil && As(err).Reason == r }
+
+// KindOf is the class of err; Internal for a foreign error.
+func KindOf(err error) Kind { return As(err).Kind }

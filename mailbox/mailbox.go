@@ -1,0 +1,83 @@
+// Package mailbox is the noun of mail: messages, what of them a boundary takes, and how far each has come. It is pure:
+// given rows it returns what to write.
+package mailbox
+
+import (
+	"slices"
+	"time"
+)
+
+// Limits of mail.
+const (
+	MaxText = 64 << 10 // bytes of one message (N8)
+	MaxTake = 100      // messages that one boundary takes
+	// MaxTakeBytes bounds the text that one boundary takes (M2). A single message always fits.
+	MaxTakeBytes = 64 << 10
+)
+
+// FromUser is the sender of a client's mail (N5).
+const FromUser = "user"
+
+// Message is one piece of accepted mail.
+type Message struct {
+	ID   string // m-N
+	Pos  uint64 // position in the recipient's log; 0 before it is accepted
+	From string
+	Text string
+	Sent time.Time
+}
+
+// Box tells what of a mailbox's log was taken. The zero Box has taken nothing.
+type Box struct {
+	Low   uint64   // all up to here
+	Taken []uint64 // taken above Low, sorted
+}
+
+// Has tells whether the message at pos was taken.
+func (b Box) Has(pos uint64) bool {
+	_, found := slices.BinarySearch(b.Taken, pos)
+	return pos <= b.Low || found
+}
+
+// Take chooses what the next boundary takes of the mail after b.Low, which is given in order, and the box after it. It
+// stops at the first message that would go beyond the bounds, so the order of a sender is kept.
+func Take(b Box, mail []Message) ([]Message, Box) {
+	var taken []Message
+	bytes := 0
+	next := Box{Low: b.Low}
+	for _, m := range mail {
+		if b.Has(m.Pos) {
+			next.Low = m.Pos
+			continue
+		}
+		if len(taken) == MaxTake || (len(taken) > 0 && bytes+len(m.Text) > MaxTakeBytes) {
+			break
+		}
+		taken, bytes = append(taken, m), bytes+len(m.Text)
+		next.Low = m.Pos
+	}
+	for _, pos := range b.Taken {
+		if pos > next.Low {
+			next.Taken = append(next.Taken, pos)
+		}
+	}
+	return taken, next
+}
+
+// State is how far a message has come.
+type State uint8
+
+// The states of a message in this order.
+const (
+	Accepted      State = iota + 1 // on disk
+	Delivered                      // in the recipient's transcript
+	Undeliverable                  // the recipient ended before it took the message
+)
+
+// Receipt tells how far a message has come.
+type Receipt struct {
+	MessageID string
+	State     State
+	Seq       uint64 // position in the recipient's transcript, once Delivered
+	Reason    string // why it is Undeliverable, for people
+}

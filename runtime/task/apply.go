@@ -1,0 +1,124 @@
+package task
+
+import (
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+)
+
+// Change is one thing that can happen to a task: Start, Resume, Wait, Proceed, Stop or Finish.
+type Change interface {
+	// Arrow is the name of the change in the docs.
+	Arrow() string
+}
+
+// Start is written when the loop of a queued task really exists.
+type Start struct{}
+
+// Resume is written when a living task gets a new loop, after the daemon's or the store's absence. Its state stays.
+type Resume struct{}
+
+// Wait says that a running task waits for the provider and gives its slot back.
+type Wait struct{}
+
+// Proceed says that a waiting task has a slot again.
+type Proceed struct{}
+
+// Stop asks for the end, or for a harder one.
+type Stop struct{ Order StopOrder }
+
+// Finish is the terminal change.
+type Finish struct {
+	State  State
+	Reason Reason
+	Error  string // one line for people
+}
+
+// Arrow names the change.
+func (Start) Arrow() string { return "start" }
+
+// Arrow names the change.
+func (Resume) Arrow() string { return "resume" }
+
+// Arrow names the change.
+func (Wait) Arrow() string { return "wait" }
+
+// Arrow names the change.
+func (Proceed) Arrow() string { return "proceed" }
+
+// Arrow names the change.
+func (Stop) Arrow() string { return "stop" }
+
+// Arrow names the change.
+func (Finish) Arrow() string { return "finish" }
+
+// Apply gives the task after the change, or says why it can't happen: TaskEnded for every change of a terminal task
+// (S1: the first terminal change wins), Conflict for an arrow that does not exist. It is the one place that decides.
+func Apply(t Task, c Change, now time.Time) (Task, error) {
+	if t.State.Terminal() {
+		return t, errdefs.New(errdefs.FailedPrecondition, errdefs.TaskEnded, string(t.ID),
+			"task %s has ended: %s", t.ID, t.State)
+	}
+	switch c := c.(type) {
+	case Start:
+		if t.State != Queued {
+			return t, noArrow(t, c)
+		}
+		t.State = Running
+		t.Start++
+		if t.Started.IsZero() {
+			t.Started = now
+		}
+	case Resume:
+		if t.State == Queued {
+			return t, noArrow(t, c)
+		}
+		t.Start++
+	case Wait:
+		if t.State != Running {
+			return t, noArrow(t, c)
+		}
+		t.State = Waiting
+	case Proceed:
+		if t.State != Waiting {
+			return t, noArrow(t, c)
+		}
+		t.State = Running
+	case Stop:
+		return applyStop(t, c)
+	case Finish:
+		return applyFinish(t, c, now)
+	default:
+		return t, noArrow(t, c)
+	}
+	return t, nil
+}
+
+// applyStop makes a stop stick. A running stop only grows harder, and keeps its first reason.
+func applyStop(t Task, c Stop) (Task, error) {
+	order := c.Order
+	if t.Stop != nil {
+		if order.Level <= t.Stop.Level {
+			return t, noArrow(t, c)
+		}
+		first := *t.Stop
+		first.Level = order.Level
+		order = first
+	}
+	t.State, t.Stop = Stopping, &order
+	return t, nil
+}
+
+// applyFinish ends the task. What never ran can't have completed.
+func applyFinish(t Task, c Finish, now time.Time) (Task, error) {
+	if !c.State.Terminal() || c.Reason == 0 || (t.State == Queued && c.State == Completed) {
+		return t, noArrow(t, c)
+	}
+	t.State, t.Reason, t.Error, t.Ended = c.State, c.Reason, c.Error, now
+	return t, nil
+}
+
+func noArrow(t Task, c Change) error {
+	return errdefs.New(errdefs.Aborted, errdefs.Conflict, string(t.ID), "task %s is %s: %s is not possible",
+		t.ID, t.State, c.Arrow())
+}

@@ -1,0 +1,244 @@
+// Package task is the noun at the heart of agentd: one registered piece of work, its states, its transcript's entries,
+// its result. It is pure: no clock, no disk, no wire. A task changes only by a Change that Apply allows.
+package task
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/agentd-dev/agentd/runtime/grant"
+)
+
+// ID names a task in the daemon for ever: `sub-N`. Ids are never reused; gaps are fine.
+type ID string
+
+// Kind tells what a task runs.
+type Kind uint8
+
+// The kinds.
+const (
+	Subagent Kind = iota + 1 // runs one assignment in a fresh context; ids sub-N
+)
+
+// Prefix is what the kind's ids start with, such as "sub-".
+func (k Kind) Prefix() string {
+	if k == Subagent {
+		return "sub-"
+	}
+	return ""
+}
+
+// NewID makes the id of the n-th task.
+func NewID(k Kind, n uint64) ID { return ID(fmt.Sprintf("%s%d", k.Prefix(), n)) }
+
+// State is where a task stands.
+type State uint8
+
+// The states. Completed, Failed and Killed are terminal.
+const (
+	Queued    State = iota + 1 // durable, not started
+	Running                    // a loop works on it
+	Waiting                    // it waits for the provider's rate limit and holds no slot
+	Stopping                   // a stop was asked for
+	Completed                  // did what was asked
+	Failed                     // could not
+	Killed                     // was stopped
+)
+
+// States lists all states in order.
+func States() []State {
+	return []State{Queued, Running, Waiting, Stopping, Completed, Failed, Killed}
+}
+
+// Terminal tells whether the state is final for an incarnation.
+func (s State) Terminal() bool { return s == Completed || s == Failed || s == Killed }
+
+// String is the contract's word for the state.
+func (s State) String() string {
+	switch s {
+	case Queued:
+		return "QUEUED"
+	case Running:
+		return "RUNNING"
+	case Waiting:
+		return "WAITING"
+	case Stopping:
+		return "STOPPING"
+	case Completed:
+		return "COMPLETED"
+	case Failed:
+		return "FAILED"
+	case Killed:
+		return "KILLED"
+	}
+	return "NONE"
+}
+
+// Reason tells why a task is terminal.
+type Reason uint8
+
+// The reasons.
+const (
+	Done            Reason = iota + 1 // the agent ended its turn by itself
+	StoppedByClient                   // a client asked for the stop
+	ParentEnded                       // the parent task ended
+	MaxSteps                          // the steps of the turn ran out
+	BudgetExceeded                    // the budget of steps or tokens ran out
+	Timeout                           // the wall time ran out
+	ModelError                        // the model could not be asked
+	ContextOverflow                   // the history no longer fits the model's context
+	NoProgress                        // repeated an identical call although it was told
+	Panic                             // the loop panicked
+	SpawnFailed                       // could not be started
+	CrashLoop                         // took the daemon down repeatedly
+)
+
+// Reasons lists all reasons in order.
+func Reasons() []Reason {
+	return []Reason{
+		Done, StoppedByClient, ParentEnded, MaxSteps, BudgetExceeded, Timeout, ModelError, ContextOverflow, NoProgress,
+		Panic, SpawnFailed, CrashLoop,
+	}
+}
+
+// String is the contract's word for the reason; empty for none.
+func (r Reason) String() string {
+	switch r {
+	case Done:
+		return "DONE"
+	case StoppedByClient:
+		return "STOPPED_BY_CLIENT"
+	case ParentEnded:
+		return "PARENT_ENDED"
+	case MaxSteps:
+		return "MAX_STEPS"
+	case BudgetExceeded:
+		return "BUDGET_EXCEEDED"
+	case Timeout:
+		return "TIMEOUT"
+	case ModelError:
+		return "MODEL_ERROR"
+	case ContextOverflow:
+		return "CONTEXT_OVERFLOW"
+	case NoProgress:
+		return "NO_PROGRESS"
+	case Panic:
+		return "PANIC"
+	case SpawnFailed:
+		return "SPAWN_FAILED"
+	case CrashLoop:
+		return "CRASH_LOOP"
+	}
+	return ""
+}
+
+// StopLevel is how hard a task is being stopped; higher is harder. 0 is no stop.
+type StopLevel uint8
+
+// The levels.
+const (
+	WrapUp StopLevel = iota + 1 // finish the step, then report
+	Cancel                      // end the step now, keep what there is
+	Kill                        // end at once
+)
+
+// String is the contract's word for the level; empty for none.
+func (l StopLevel) String() string {
+	switch l {
+	case WrapUp:
+		return "WRAP_UP"
+	case Cancel:
+		return "CANCEL"
+	case Kill:
+		return "KILL"
+	}
+	return ""
+}
+
+// StopOrder is a stop that was asked for.
+type StopOrder struct {
+	Level         StopLevel
+	State         State         // terminal state that the stop leads to
+	Reason        Reason        // terminal reason that the stop leads to
+	Message       string        // why, for people
+	WrapUpTimeout time.Duration // until WrapUp becomes Cancel
+	CancelTimeout time.Duration // until Cancel becomes Kill
+}
+
+// Default bounds of a task.
+const (
+	DefaultMaxSteps      = 30               // model calls a turn (R5)
+	DefaultWrapUpTimeout = 30 * time.Second // T1
+	DefaultCancelTimeout = 10 * time.Second // T1
+	MaxDepth             = 5                // length of a chain of parents (R7)
+)
+
+// Budget bounds a task. Zero fields are no bound, except MaxSteps, which is always set.
+type Budget struct {
+	MaxSteps int           // model calls a turn; the last is the wrap-up
+	Steps    int64         // model calls, of the task and those below it
+	Tokens   int64         // input and output tokens, of the task and those below it
+	WallTime time.Duration // from the start
+}
+
+// Usage is what a task and those below it consumed. Its wall time is not counted but follows from the task.
+type Usage struct {
+	InputTokens, OutputTokens, CachedTokens, ReasoningTokens int64
+	Steps, Turns, ToolCalls                                  int64
+}
+
+// Vector is the usage as the numbers that the store adds up. Fields are only ever appended to it.
+func (u Usage) Vector() []int64 {
+	return []int64{u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Steps, u.Turns, u.ToolCalls}
+}
+
+// UsageOf reads a vector, which may be shorter or longer than today's.
+func UsageOf(v []int64) Usage {
+	var w [7]int64
+	copy(w[:], v)
+	return Usage{w[0], w[1], w[2], w[3], w[4], w[5], w[6]}
+}
+
+// Tokens are the input and output tokens together.
+func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }
+
+// Task is one registered piece of work, as its record keeps it. Usage, last position and activity are not in it: they
+// follow from other rows.
+type Task struct {
+	ID                 ID
+	Team               string // the team's immutable id, t-N
+	Kind               Kind
+	Agent              string // agent definition
+	Model              string
+	Description        string
+	Workspace          string // absolute, canonical
+	Parent             ID     // empty for a client's spawn
+	Ancestors          []ID   // Parent first, then its parent; at most MaxDepth
+	Grant              grant.Grant
+	Budget             Budget
+	CancelOnDisconnect bool
+
+	State       State
+	Reason      Reason
+	Error       string     // one line; empty when nothing went wrong
+	Stop        *StopOrder // set while Stopping and after
+	Incarnation int        // from 1
+	Start       int        // counts each start and resume; a loop of an older start can commit nothing
+	Created     time.Time
+	Started     time.Time // first start; zero before
+	Ended       time.Time // zero while it lives
+}
+
+// Depth is the number of tasks above it.
+func (t Task) Depth() int { return len(t.Ancestors) }
+
+// WallTime is the time from its start to its end, or to now.
+func (t Task) WallTime(now time.Time) time.Duration {
+	switch {
+	case t.Started.IsZero():
+		return 0
+	case t.Ended.IsZero():
+		return now.Sub(t.Started)
+	}
+	return t.Ended.Sub(t.Started)
+}

@@ -121,3 +121,12 @@ func tooLarge(subject, format string, args ...any) error {
 func badArgument(subject, format string, args ...any) error {
 	return errdefs.New(errdefs.InvalidArgument, errdefs.BadArgument, subject, "store: "+format, args...)
 }
+
+// Size is the number of bytes of all values of b.
+func (b Batch) Size() int {
+	size := 0
+	for _, op := range b.Ops {
+		size += len(op.Value)
+	}
+	return size
+}

@@ -40,7 +40,10 @@ type ToolCall struct {
 }
 
 // CallStarted marks that the calls may have had an effect from here on. It is not shown to clients.
-type CallStarted struct{ CallIDs []string }
+type CallStarted struct {
+	CallIDs []string
+	Label   string // what they do, one line for people
+}
 
 // ToolResult is *answered*: the one answer of a call.
 type ToolResult struct {

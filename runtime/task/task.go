@@ -165,6 +165,14 @@ type StopOrder struct {
 	CancelTimeout time.Duration // until Cancel becomes Kill
 }
 
+// Patience is the time that the level has before the next one.
+func (o StopOrder) Patience() time.Duration {
+	if o.Level == WrapUp {
+		return o.WrapUpTimeout
+	}
+	return o.CancelTimeout
+}
+
 // Default bounds of a task.
 const (
 	DefaultMaxSteps      = 30               // model calls a turn (R5)

@@ -42,7 +42,8 @@ type Scope struct {
 	TaskID    task.ID
 	Workspace string // absolute, canonical; relative paths are relative to it
 	Grant     grant.Grant
-	Known     *Known // files the agent knows, from its own transcript
+	Files     *sandbox.Roots // the way to the disk, opened from Workspace and Grant
+	Known     *Known         // files the agent knows, from its own transcript
 	Outputs   OutputSource
 	Shell     Shell
 }
@@ -74,6 +75,9 @@ type Error struct {
 	Subject string   `json:"subject,omitempty"`
 	Allowed []string `json:"allowed,omitempty"`
 }
+
+// Error is the sentence for the model. Built-in tools return their failures as errors of this type.
+func (e *Error) Error() string { return e.Message }
 
 // Reason is the stable name of a failed call's cause, as the model sees it.
 type Reason string

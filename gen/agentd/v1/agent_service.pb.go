@@ -879,7 +879,7 @@ type TaskOutputRequest struct {
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Position of the first entry wanted; 0 = from the start. Beyond the end: waits with follow, else OUT_OF_RANGE.
 	FromSeq uint64 `protobuf:"varint,2,opt,name=from_seq,json=fromSeq,proto3" json:"from_seq,omitempty"`
-	// The last so many entries instead, 1 to 10000; excludes from_seq.
+	// The last so many entries instead, 1 to 1000; excludes from_seq.
 	Tail int32 `protobuf:"varint,3,opt,name=tail,proto3" json:"tail,omitempty"`
 	// Go on until the task is terminal.
 	Follow bool `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`

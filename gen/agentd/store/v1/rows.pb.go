@@ -1397,7 +1397,9 @@ func (x *AssistantRow) GetPartial() bool {
 type CallStartedRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The calls.
-	CallIds       []string `protobuf:"bytes,1,rep,name=call_ids,json=callIds,proto3" json:"call_ids,omitempty"`
+	CallIds []string `protobuf:"bytes,1,rep,name=call_ids,json=callIds,proto3" json:"call_ids,omitempty"`
+	// What they do, one line.
+	Label         string `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1437,6 +1439,13 @@ func (x *CallStartedRow) GetCallIds() []string {
 		return x.CallIds
 	}
 	return nil
+}
+
+func (x *CallStartedRow) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
 }
 
 // ToolResultRow answers a call.
@@ -2470,9 +2479,10 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"\treasoning\x18\x03 \x01(\tR\treasoning\x12.\n" +
 	"\x05calls\x18\x04 \x03(\v2\x18.agentd.store.v1.CallRowR\x05calls\x12/\n" +
 	"\x05usage\x18\x05 \x01(\v2\x19.agentd.store.v1.UsageRowR\x05usage\x12\x18\n" +
-	"\apartial\x18\x06 \x01(\bR\apartial\"+\n" +
+	"\apartial\x18\x06 \x01(\bR\apartial\"A\n" +
 	"\x0eCallStartedRow\x12\x19\n" +
-	"\bcall_ids\x18\x01 \x03(\tR\acallIds\"\xf1\x01\n" +
+	"\bcall_ids\x18\x01 \x03(\tR\acallIds\x12\x14\n" +
+	"\x05label\x18\x02 \x01(\tR\x05label\"\xf1\x01\n" +
 	"\rToolResultRow\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x12\n" +

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+	"github.com/agentd-dev/agentd/internal/launch"
+)
+
+// retryFor bounds how long a command waits for a daemon that it has lost.
+const retryFor = 30 * time.Second
+
+// errCut is a stream that ended before the task did.
+var errCut = errors.New("the daemon closed the stream before the task's end")
+
+// client is a connection to the daemon.
+type client struct {
+	conn   *grpc.ClientConn
+	agents agentdv1.AgentServiceClient
+	tasks  agentdv1.TaskServiceClient
+	daemon agentdv1.DaemonServiceClient
+}
+
+func (c *client) close() { c.conn.Close() }
+
+// dial connects to the daemon, starting it when that is allowed.
+func (a *app) dial(ctx context.Context) (*client, error) {
+	socket := launch.SocketPath()
+	if a.addr != "" {
+		path, ok := strings.CutPrefix(a.addr, "unix://")
+		if !ok {
+			return nil, usageError{fmt.Errorf("--addr %s is not unix:///PATH", a.addr)}
+		}
+		socket = path
+	}
+	if err := launch.CheckSocketPath(socket); err != nil {
+		return nil, err
+	}
+	if a.addr == "" && !a.noStart {
+		if err := launch.Ensure(ctx, a.err); err != nil {
+			return nil, err
+		}
+	} else if !launch.Answers(ctx, socket) {
+		return nil, status.Errorf(codes.Unavailable, "no daemon answers on %s", socket)
+	}
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	a.connected = true
+	return &client{
+		conn:   conn,
+		agents: agentdv1.NewAgentServiceClient(conn),
+		tasks:  agentdv1.NewTaskServiceClient(conn),
+		daemon: agentdv1.NewDaemonServiceClient(conn),
+	}, nil
+}
+
+// attempt does something on a connection of its own.
+func (a *app) attempt(ctx context.Context, do func(*client) error) error {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return do(c)
+}
+
+// persist does something until it succeeds or fails for good. What it does must be safe to do again: a read, or a
+// mutation with the same request id.
+func (a *app) persist(ctx context.Context, do func(*client) error) error {
+	p := a.newPatience()
+	for {
+		err := a.attempt(ctx, do)
+		if err == nil || !p.again(ctx, err) {
+			return err
+		}
+	}
+}
+
+// patience decides whether to try again after an error, and waits in between.
+type patience struct {
+	app   *app
+	until time.Time
+	pause time.Duration
+}
+
+func (a *app) newPatience() *patience {
+	p := &patience{app: a}
+	p.reset()
+	return p
+}
+
+// reset starts anew, after something went right.
+func (p *patience) reset() { p.until, p.pause = time.Now().Add(retryFor), 50*time.Millisecond }
+
+// again waits and tells whether to try again; it does not for errors that would stay, when the time is over, and when
+// no daemon was there in the first place.
+func (p *patience) again(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || !transient(err) || !p.app.connected || time.Now().After(p.until) {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(p.pause):
+	}
+	p.pause = min(2*p.pause, 2*time.Second)
+	return true
+}
+
+// transient tells whether the same call may succeed soon. A stalled store is told at once instead: it needs people.
+func transient(err error) bool {
+	switch reason(err) {
+	case "STORE_STALLED":
+		return false
+	case "OUTCOME_UNKNOWN":
+		return true
+	}
+	_, isStatus := status.FromError(err)
+	return errors.Is(err, errCut) || isStatus && status.Code(err) == codes.Unavailable
+}
+
+// requestID makes the id under which the daemon recognises a retry, unless the user gave one.
+func requestID(given string) string {
+	if given != "" {
+		return given
+	}
+	return rand.Text()
+}

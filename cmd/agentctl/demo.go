@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/agentd-dev/agentd/examples/demo"
+	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+	"github.com/agentd-dev/agentd/internal/launch"
+)
+
+// demoTimeout bounds the demo after the build.
+const demoTimeout = time.Minute
+
+func (a *app) demoCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "See an agent fix a bug while its daemon is killed, without key or network",
+		Long: `demo starts a private daemon in a temporary directory, with a scripted model instead of a real one. An agent
+fixes a failing test there with the real tools; half way the daemon is killed with SIGKILL and started
+again. The demo checks what it shows, and leaves nothing behind.`,
+		Args: cobra.NoArgs,
+	}
+	return a.command(c, func(ctx context.Context, _ []string) error {
+		binary, err := launch.Binary(ctx, a.err)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, demoTimeout)
+		defer cancel()
+		return a.demo(ctx, binary)
+	})
+}
+
+// stage is a demo under way.
+type stage struct {
+	app     *app
+	dir     string
+	options launch.Options
+	daemon  *launch.Daemon
+	chapter int
+	killed  int // pid of the daemon that was killed; 0: not yet
+	story   *transcript
+	entries []*agentdv1.Entry // as they were streamed
+}
+
+// demo plays the whole demo and removes what it made, whatever happens.
+func (a *app) demo(ctx context.Context, binary string) (err error) {
+	dir, err := os.MkdirTemp("", "agentd-demo-")
+	if err != nil {
+		return err
+	}
+	s := &stage{app: a, dir: dir, story: &transcript{w: a.out}}
+	defer func() {
+		if s.daemon != nil {
+			err = errors.Join(err, s.daemon.Kill())
+		}
+		err = errors.Join(err, os.RemoveAll(dir))
+	}()
+	begin := time.Now()
+	if err := s.repository(ctx); err != nil {
+		return err
+	}
+	model, err := launch.StartModelServer(ctx, binary, filepath.Join(dir, "script.yaml"), filepath.Join(dir, "model.log"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, model.Kill()) }()
+	s.options = launch.Options{
+		Binary:   binary,
+		StateDir: filepath.Join(dir, "state"),
+		Socket:   filepath.Join(dir, "agentd.sock"),
+		Args:     []string{"--base-url=" + model.URL, "--model=demo"},
+		Env:      []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir},
+	}
+	if s.daemon, err = launch.Start(ctx, s.options); err != nil {
+		return err
+	}
+	s.say("A private daemon runs as pid %d, with a scripted model at %s: no key, no network.", s.daemon.PID(), model.URL)
+	outcome, err := s.agent(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.check(ctx, outcome); err != nil {
+		return err
+	}
+	s.say("That took %.1f s. Both processes are ended and %s is removed.", time.Since(begin).Seconds(), dir)
+	return nil
+}
+
+// say begins a chapter.
+func (s *stage) say(format string, args ...any) {
+	s.chapter++
+	fmt.Fprintf(s.app.out, "\n%d. %s\n\n", s.chapter, fmt.Sprintf(format, args...))
+}
+
+// repository lays the files out and shows that the test fails.
+func (s *stage) repository(ctx context.Context) error {
+	if err := os.CopyFS(s.dir, demo.Files()); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	s.say("A small repository in %s has a test that fails:", s.workspace())
+	failed, err := s.test(ctx)
+	if err == nil && !failed {
+		err = errors.New("demo: the test passes before anybody has fixed the bug")
+	}
+	return err
+}
+
+func (s *stage) workspace() string { return filepath.Join(s.dir, "repository") }
+
+// test runs the repository's test and shows what it prints.
+func (s *stage) test(ctx context.Context) (failed bool, err error) {
+	out, exit, err := launch.Output(ctx, s.workspace(), "sh", "test.sh")
+	fmt.Fprintf(s.app.out, "   $ sh test.sh\n   %s\n   exit code %d\n",
+		strings.ReplaceAll(strings.TrimSpace(string(out)), "\n", "\n   "), exit)
+	return exit != 0, err
+}
+
+// agent spawns the agent and follows it; the daemon is killed and started again on the way.
+func (s *stage) agent(ctx context.Context) (*agentdv1.Outcome, error) {
+	prompt := "The test `sh test.sh` fails. Find the bug in cart.sh and fix it."
+	s.say("An agent is asked: %s", prompt)
+	s.app.addr = s.daemon.Addr()
+	show := func(it item) error {
+		s.story.show(it)
+		if it.GetEntry() == nil {
+			return nil
+		}
+		s.entries = append(s.entries, it.GetEntry())
+		if strings.Contains(it.GetEntry().GetToolResult().GetText(), "FAIL") && s.killed == 0 {
+			return s.crash(ctx)
+		}
+		return nil
+	}
+	req, err := s.app.spawnRequest(&spawnFlags{workspace: s.workspace()}, prompt)
+	if err != nil {
+		return nil, err
+	}
+	f := s.app.spawning(req, show)
+	err = f.follow(ctx)
+	return f.outcome, err
+}
+
+// crash kills the daemon and starts another one on the same state.
+func (s *stage) crash(ctx context.Context) error {
+	s.killed = s.daemon.PID()
+	s.say("The agent knows that the test fails and has not fixed it. Now: kill -9 %d", s.killed)
+	if err := s.daemon.Kill(); err != nil {
+		return err
+	}
+	if launch.Answers(ctx, s.options.Socket) {
+		return errors.New("demo: the killed daemon still answers")
+	}
+	content, err := os.ReadFile(filepath.Join(s.workspace(), "cart.sh"))
+	if err == nil && !strings.Contains(string(content), "-gt 10") {
+		err = errors.New("demo: the daemon was not killed before the fix")
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(s.app.out, "   It is dead, nobody answers on its socket, and the bug is still there.")
+	if s.daemon, err = launch.Start(ctx, s.options); err != nil {
+		return err
+	}
+	s.say("Another daemon starts on the same state, pid %d. The agent goes on where it was:", s.daemon.PID())
+	return nil
+}
+
+// check compares what happened with what agentd promises.
+func (s *stage) check(ctx context.Context, outcome *agentdv1.Outcome) error {
+	if s.killed == 0 || s.killed == s.daemon.PID() {
+		return errors.New("demo: the daemon was not killed")
+	}
+	if outcome.GetState() != agentdv1.TaskState_TASK_STATE_COMPLETED {
+		return fmt.Errorf("demo: the agent ended %s", stateWord(outcome.GetState()))
+	}
+	s.say("The agent says that the test passes. The demo runs it itself:")
+	if failed, err := s.test(ctx); err != nil || failed {
+		return errors.Join(errors.New("demo: the test still fails"), err)
+	}
+	stored, err := s.transcript(ctx, outcome.GetTaskId())
+	if err != nil {
+		return err
+	}
+	if !slices.EqualFunc(stored, s.entries, func(a, b *agentdv1.Entry) bool { return proto.Equal(a, b) }) {
+		return fmt.Errorf("demo: the stored transcript has %d entries, and differs from the %d streamed", len(stored), len(s.entries))
+	}
+	calls, err := answeredOnce(stored)
+	if err != nil {
+		return err
+	}
+	s.say("The transcript on disk is what was streamed above, over the crash: %d entries, none lost, none twice;\n"+
+		"   each of its %d tool calls has exactly one answer.", len(stored), calls)
+	return nil
+}
+
+// transcript reads all entries of a task again.
+func (s *stage) transcript(ctx context.Context, id string) ([]*agentdv1.Entry, error) {
+	var entries []*agentdv1.Entry
+	f := &follower{app: s.app, toEnd: true}
+	f.show = func(it item) error {
+		if entry := it.GetEntry(); entry != nil {
+			entries = append(entries, entry)
+		}
+		return nil
+	}
+	f.open = func(ctx context.Context, c *client) (receive, error) {
+		return items(c.agents.TaskOutput(ctx, &agentdv1.TaskOutputRequest{TaskId: id, Follow: true}))
+	}
+	err := f.follow(ctx)
+	return entries, err
+}
+
+// answeredOnce counts the tool calls of a transcript, each of which must have one answer.
+func answeredOnce(entries []*agentdv1.Entry) (calls int, err error) {
+	answers := map[string]int{}
+	for _, entry := range entries {
+		if result := entry.GetToolResult(); result != nil {
+			answers[result.GetCallId()]++
+		}
+	}
+	for _, entry := range entries {
+		for _, call := range entry.GetAssistant().GetToolCalls() {
+			calls++
+			if answers[call.GetId()] != 1 {
+				return 0, fmt.Errorf("demo: the call %s has %d answers", call.GetId(), answers[call.GetId()])
+			}
+		}
+	}
+	return calls, nil
+}

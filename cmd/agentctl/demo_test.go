@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// withDaemon builds agentd beside the agentctl of the tests.
+func withDaemon(t *testing.T) {
+	t.Helper()
+	agentctl, err := exec.LookPath("agentctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(filepath.Dir(agentctl), "agentd")
+	if out, err := exec.Command("go", "build", "-o", binary, "../agentd").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// demoProcess is the demo in a shell that has nothing but PATH, and a directory for temporary files.
+func demoProcess(t *testing.T) (cmd *exec.Cmd, temp string) {
+	t.Helper()
+	withDaemon(t)
+	temp = t.TempDir()
+	cmd = exec.Command("agentctl", "demo")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + temp}
+	return cmd, temp
+}
+
+// nothingLeft checks that no file and no process of the demo is left.
+func nothingLeft(t *testing.T, temp string) {
+	t.Helper()
+	left, err := os.ReadDir(temp)
+	if err != nil || len(left) > 0 {
+		t.Errorf("the demo left %v, %v", left, err)
+	}
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range lines {
+		line, _ := os.ReadFile(name) // it may have ended meanwhile
+		if bytes.Contains(line, []byte(temp)) {
+			t.Errorf("a process is left: %s", bytes.ReplaceAll(line, []byte{0}, []byte{' '}))
+		}
+	}
+}
+
+func TestDemo(t *testing.T) {
+	cmd, temp := demoProcess(t)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{
+		"exit code 1\n", "kill -9 ", "nobody answers on its socket", "Another daemon starts", "exit code 0\n", "exactly one answer",
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the demo does not say %q:\n%s", want, out)
+		}
+	}
+	nothingLeft(t, temp)
+}
+
+func TestInterruptedDemoCleansUp(t *testing.T) {
+	cmd, temp := demoProcess(t)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	story := bufio.NewReader(stdout)
+	readUntil(t, story, "Another daemon starts")
+	cmd.Process.Signal(os.Interrupt)
+	io.Copy(io.Discard, story)
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	}
+	nothingLeft(t, temp)
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+	"github.com/agentd-dev/agentd/internal/errdefs"
+)
+
+// The exit codes that scripts may rely on.
+const (
+	exitOK          = 0
+	exitOther       = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitConflict    = 4
+	exitExhausted   = 6
+	exitAuth        = 7
+	exitUnavailable = 8
+	exitFailed      = 10
+	exitKilled      = 11
+	exitInterrupted = 130
+)
+
+// usageError is a command line that can't be run.
+type usageError struct{ error }
+
+// exitError ends agentctl with a code, after everything was said.
+type exitError struct{ code int }
+
+// Error is never shown.
+func (e exitError) Error() string { return "" }
+
+// finish tells an error to the user and gives the exit code.
+func (a *app) finish(err error) int {
+	var quiet exitError
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &quiet):
+		return quiet.code
+	case errors.As(err, &usage):
+		a.note("agentctl: %v\nSee agentctl --help.", err)
+		return exitUsage
+	}
+	code := exitCode(errorCode(err))
+	if code == exitInterrupted {
+		a.note("agentctl: interrupted")
+		return code
+	}
+	a.note("agentctl: %s", describe(err))
+	return code
+}
+
+// ended is the end of a command that followed a task to its outcome.
+func ended(o *agentdv1.Outcome) error {
+	switch o.GetState() {
+	case agentdv1.TaskState_TASK_STATE_COMPLETED:
+		return nil
+	case agentdv1.TaskState_TASK_STATE_KILLED:
+		return exitError{exitKilled}
+	default:
+		return exitError{exitFailed}
+	}
+}
+
+// errorCode is the class of an error of the daemon, of launch, or of this program.
+func errorCode(err error) codes.Code {
+	var local *errdefs.Error
+	if errors.As(err, &local) {
+		switch local.Kind {
+		case errdefs.InvalidArgument:
+			return codes.InvalidArgument
+		case errdefs.NotFound:
+			return codes.NotFound
+		case errdefs.FailedPrecondition:
+			return codes.FailedPrecondition
+		case errdefs.PermissionDenied:
+			return codes.PermissionDenied
+		case errdefs.Unavailable:
+			return codes.Unavailable
+		default:
+			return codes.Unknown
+		}
+	}
+	if errors.Is(err, context.Canceled) {
+		return codes.Canceled
+	}
+	return status.Code(err)
+}
+
+func exitCode(code codes.Code) int {
+	switch code {
+	case codes.InvalidArgument:
+		return exitUsage
+	case codes.NotFound:
+		return exitNotFound
+	case codes.AlreadyExists, codes.FailedPrecondition, codes.Aborted, codes.OutOfRange:
+		return exitConflict
+	case codes.ResourceExhausted:
+		return exitExhausted
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return exitAuth
+	case codes.Unavailable:
+		return exitUnavailable
+	case codes.Canceled:
+		return exitInterrupted
+	default:
+		return exitOther
+	}
+}
+
+// reason is the daemon's stable name for the cause of an error; empty when it did not come from the daemon.
+func reason(err error) string {
+	for _, detail := range status.Convert(err).Details() {
+		if d, ok := detail.(*errdetails.ErrorInfo); ok && d.GetDomain() == "agentd.dev" {
+			return d.GetReason()
+		}
+	}
+	return ""
+}
+
+// describe is the sentence for people, with the daemon's reason.
+func describe(err error) string {
+	var local *errdefs.Error
+	if errors.As(err, &local) {
+		return err.Error()
+	}
+	text := status.Convert(err).Message()
+	if r := reason(err); r != "" {
+		text += " (" + r + ")"
+	}
+	return text
+}

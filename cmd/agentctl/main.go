@@ -1,0 +1,100 @@
+// Command agentctl is the client of agentd: flags in, tables or JSON out. Data goes to stdout, everything else to
+// stderr, and the exit code tells what happened. It starts the daemon when none runs.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// execute runs one command line and gives its exit code.
+func execute(args []string, in *os.File, out, errOut io.Writer) int {
+	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer release()
+	a := &app{in: in, out: out, err: errOut, releaseSignals: release}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !a.running {
+		err = usageError{err} // cobra refused the command line before a command ran
+	}
+	return a.finish(err)
+}
+
+// app is one run of agentctl: its streams and global flags.
+type app struct {
+	in       *os.File
+	out, err io.Writer
+
+	json    bool
+	addr    string
+	team    string
+	noStart bool
+
+	running        bool   // a command has begun, so an error is not one of usage
+	connected      bool   // a daemon has answered, so losing it is worth waiting for
+	releaseSignals func() // gives Ctrl-C its usual effect back
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "agentctl",
+		Short: "Spawn, steer, watch and stop the agents of agentd",
+		Long: `agentctl is the client of agentd, the daemon that hosts LLM agents.
+
+Data goes to stdout, everything else to stderr. Without a daemon it starts one.
+
+Exit codes: 0 ok, 2 usage, 3 not found, 4 conflict or precondition, 6 exhausted, 7 not allowed,
+8 unavailable, 130 interrupted, 1 anything else. run, spawn and output --wait terminal tell how the
+task ended: 0 completed, 10 failed, 11 killed.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	flags := root.PersistentFlags()
+	flags.VarP(choose(&a.json, option[bool]{"table", false}, option[bool]{"json", true}), "output", "o",
+		"output format: table, or json with one object a line")
+	flags.StringVar(&a.addr, "addr", "", "daemon to use, as unix:///PATH; it is never started then")
+	flags.StringVar(&a.team, "team", "", "team to spawn in or to list; default: the team of the directory, or all")
+	flags.BoolVar(&a.noStart, "no-start", false, "do not start a daemon when none runs")
+	root.AddCommand(a.runCommand(), a.spawnCommand(), a.outputCommand(), a.sendCommand(), a.stopCommand(),
+		a.psCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand())
+	return root
+}
+
+// command gives a command its body, and marks that it has begun.
+func (a *app) command(c *cobra.Command, run func(ctx context.Context, args []string) error) *cobra.Command {
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		a.running = true
+		return run(cmd.Context(), args)
+	}
+	return c
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	c := &cobra.Command{Use: "version", Short: "Print the version of agentctl", Args: cobra.NoArgs}
+	return a.command(c, func(context.Context, []string) error {
+		version := "(devel)"
+		if built, ok := debug.ReadBuildInfo(); ok && built.Main.Version != "" {
+			version = built.Main.Version
+		}
+		fmt.Fprintf(a.out, "agentctl %s\n", version)
+		return nil
+	})
+}
+
+// note tells people something beside the data.
+func (a *app) note(format string, args ...any) {
+	fmt.Fprintln(a.err, clean(fmt.Sprintf(format, args...)))
+}

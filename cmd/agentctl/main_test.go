@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"agentctl": main})
+}
+
+// TestScripts runs the command as a process against a daemon with scripted answers.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata",
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup: func(env *testscript.Env) error {
+			runtimeDir := filepath.Join(env.WorkDir, "run")
+			d := &daemon{}
+			d.serve(env.T().(testing.TB), runtimeDir)
+			env.Values["daemon"] = d
+			env.Setenv("XDG_RUNTIME_DIR", runtimeDir)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"ctl":      runAgentctl,
+			"requests": checkRequests,
+			"spawned":  checkSpawned,
+		},
+	})
+}
+
+// runAgentctl is `ctl EXITCODE ARGS...`.
+func runAgentctl(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec("agentctl", args[1:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("agentctl did not run: %v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// checkRequests is `requests N DISTINCT`: so many mutations have arrived, with so many different request ids.
+func checkRequests(ts *testscript.TestScript, _ bool, args []string) {
+	ids := ts.Value("daemon").(*daemon).requestIDs()
+	if slices.Contains(ids, "") {
+		ts.Fatalf("a mutation has no request id")
+	}
+	total := len(ids)
+	slices.Sort(ids)
+	distinct := len(slices.Compact(ids))
+	if got := fmt.Sprint(total, distinct); got != strings.Join(args, " ") {
+		ts.Fatalf("requests and distinct ids: %s, want %s", got, args)
+	}
+}
+
+// checkSpawned is `spawned REGEXP`, on the last request.
+func checkSpawned(ts *testscript.TestScript, _ bool, args []string) {
+	d := ts.Value("daemon").(*daemon)
+	d.mu.Lock()
+	text := d.spawned.String()
+	d.mu.Unlock()
+	text = strings.ReplaceAll(text, "  ", " ") // protobuf varies its spaces on purpose
+	if !strings.Contains(text, args[0]) {
+		ts.Fatalf("the request has no %s: %s", args[0], text)
+	}
+}
+
+// started runs agentctl on the given stdin and stderr until its stderr shows the text.
+func started(t *testing.T, in, errOut *os.File, showing *bufio.Reader, text string, args ...string) *exec.Cmd {
+	t.Helper()
+	runtimeDir := t.TempDir()
+	(&daemon{}).serve(t, runtimeDir)
+	cmd := exec.Command("agentctl", args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + runtimeDir}
+	cmd.Stdin, cmd.Stderr = in, errOut
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	readUntil(t, showing, text)
+	return cmd
+}
+
+// readUntil reads until the text has come.
+func readUntil(t *testing.T, r *bufio.Reader, text string) string {
+	t.Helper()
+	var seen strings.Builder
+	for !strings.Contains(seen.String(), text) {
+		b, err := r.ReadByte()
+		if err != nil {
+			t.Fatalf("%q did not come: %v, but %q", text, err, seen.String())
+		}
+		seen.WriteByte(b)
+	}
+	return seen.String()
+}
+
+func TestInterruptDetachesInAPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr := bufio.NewReader(r)
+	cmd := started(t, nil, w, stderr, "bash: sh test.sh", "run", "hang")
+	w.Close()
+	cmd.Process.Signal(os.Interrupt)
+	rest, _ := io.ReadAll(stderr)
+	cmd.Wait()
+	if want := "sub-1 goes on; come back with: agentctl output sub-1 --follow"; !strings.Contains(string(rest), want) {
+		t.Errorf("stderr %q, want %q", rest, want)
+	}
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	}
+}
+
+func TestInterruptAsksOnATerminal(t *testing.T) {
+	for _, test := range []struct{ answer, then string }{
+		{"s\n", "sub-1 KILLED"},
+		{"\n", ""},
+	} {
+		master, slave := terminal(t)
+		screen := bufio.NewReader(master)
+		cmd := started(t, slave, slave, screen, "bash: sh test.sh", "run", "hang")
+		cmd.Process.Signal(os.Interrupt)
+		readUntil(t, screen, "agentctl output sub-1 --follow")
+		readUntil(t, screen, "[s/D] ")
+		io.WriteString(master, test.answer)
+		if test.then != "" {
+			readUntil(t, screen, test.then)
+		}
+		cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+			t.Errorf("after %q: exit code %d, want %d", test.answer, code, exitInterrupted)
+		}
+	}
+}
+
+func TestSecondInterruptEndsTheQuestion(t *testing.T) {
+	master, slave := terminal(t)
+	screen := bufio.NewReader(master)
+	cmd := started(t, slave, slave, screen, "bash: sh test.sh", "run", "hang")
+	cmd.Process.Signal(os.Interrupt)
+	readUntil(t, screen, "[s/D] ")
+	cmd.Process.Signal(os.Interrupt)
+	cmd.Wait()
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != os.Interrupt {
+		t.Errorf("it ended with %v, want by SIGINT, which a shell tells as 130", cmd.ProcessState)
+	}
+}
+
+// terminal opens a pseudo-terminal.
+func terminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { slave.Close() })
+	return master, slave
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+)
+
+// outputFlags are the flags of output.
+type outputFlags struct {
+	follow, deltas bool
+	from           uint64
+	tail           int32
+	waitFor        agentdv1.WaitFor
+	timeout        time.Duration
+}
+
+func (a *app) outputCommand() *cobra.Command {
+	var o outputFlags
+	c := &cobra.Command{
+		Use:   "output TASK",
+		Short: "Show a task's transcript",
+		Args:  cobra.ExactArgs(1),
+	}
+	flags := c.Flags()
+	flags.BoolVarP(&o.follow, "follow", "f", false, "go on until the task ends")
+	flags.Uint64Var(&o.from, "from", 0, "position of the first entry")
+	flags.Int32Var(&o.tail, "tail", 0, "only the last entries, 1 to 10000")
+	flags.BoolVar(&o.deltas, "deltas", false, "also show text while the model writes it; needs --follow")
+	flags.Var(choose(&o.waitFor, option[agentdv1.WaitFor]{"terminal", agentdv1.WaitFor_WAIT_FOR_TERMINAL}), "wait",
+		"show nothing until then; the exit code tells how the task ended")
+	flags.DurationVar(&o.timeout, "timeout", 0, "longest wait of --wait (default none)")
+	c.MarkFlagsMutuallyExclusive("from", "tail")
+	return a.command(c, func(ctx context.Context, args []string) error {
+		if o.deltas && !o.follow {
+			return usageError{fmt.Errorf("--deltas needs --follow")}
+		}
+		if o.timeout > 0 && o.waitFor == agentdv1.WaitFor_WAIT_FOR_UNSPECIFIED {
+			return usageError{fmt.Errorf("--timeout needs --wait")}
+		}
+		return a.showOutput(ctx, args[0], &o)
+	})
+}
+
+func (a *app) showOutput(ctx context.Context, id string, o *outputFlags) error {
+	f := &follower{app: a, show: a.emitItem, toEnd: (o.follow || o.waitFor != 0) && o.timeout == 0, deltas: o.deltas}
+	if !a.json {
+		f.show = (&transcript{w: a.out}).show
+	}
+	deadline := time.Now().Add(o.timeout)
+	f.open = func(ctx context.Context, c *client) (receive, error) {
+		req := &agentdv1.TaskOutputRequest{
+			TaskId: id, FromSeq: o.from, Tail: o.tail, Follow: o.follow, Deltas: o.deltas, WaitFor: o.waitFor,
+		}
+		if o.timeout > 0 {
+			req.Timeout = durationpb.New(max(time.Millisecond, time.Until(deadline)))
+		}
+		if f.last > 0 {
+			req.FromSeq, req.Tail = f.last+1, 0
+		}
+		return items(c.agents.TaskOutput(ctx, req))
+	}
+	err := f.follow(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil && f.task != nil:
+		a.note("\nleft %s; come back with: %s", id, f.comeBack())
+		return exitError{exitInterrupted}
+	case err != nil:
+		return err
+	case o.waitFor == agentdv1.WaitFor_WAIT_FOR_UNSPECIFIED:
+		return nil
+	case f.outcome == nil:
+		a.note("%s is still %s after %v", id, stateWord(f.task.GetState()), o.timeout)
+		return exitError{exitOther}
+	}
+	return ended(f.outcome)
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+)
+
+// stopFlags are the flags of stop.
+type stopFlags struct {
+	all           bool
+	level         agentdv1.StopLevel
+	reason        string
+	requestID     string
+	wrapUp, abort time.Duration
+}
+
+func (a *app) stopCommand() *cobra.Command {
+	var s stopFlags
+	c := &cobra.Command{
+		Use:   "stop TASK | --all",
+		Short: "End a task and its children, or all living tasks",
+		Args: func(_ *cobra.Command, args []string) error {
+			if s.all == (len(args) == 1) || len(args) > 1 {
+				return fmt.Errorf("stop takes one TASK, or --all")
+			}
+			return nil
+		},
+	}
+	flags := c.Flags()
+	flags.BoolVar(&s.all, "all", false, "stop all living tasks, or those of --team")
+	flags.Var(choose(&s.level,
+		option[agentdv1.StopLevel]{"wrap-up", agentdv1.StopLevel_STOP_LEVEL_WRAP_UP},
+		option[agentdv1.StopLevel]{"cancel", agentdv1.StopLevel_STOP_LEVEL_CANCEL},
+		option[agentdv1.StopLevel]{"kill", agentdv1.StopLevel_STOP_LEVEL_KILL}), "level",
+		"finish the step and report, end the step, or end at once (default wrap-up)")
+	flags.StringVar(&s.reason, "reason", "", "why, for people")
+	flags.StringVar(&s.requestID, "request-id", "", "makes a retry return the first outcome (default random)")
+	flags.DurationVar(&s.wrapUp, "wrap-up-timeout", 0, "time before wrap-up becomes cancel (default 30s)")
+	flags.DurationVar(&s.abort, "cancel-timeout", 0, "time before cancel becomes kill (default 10s)")
+	c.MarkFlagsMutuallyExclusive("all", "request-id")
+	return a.command(c, func(ctx context.Context, args []string) error {
+		if s.all {
+			tasks, err := a.listTasks(ctx, &agentdv1.ListTasksRequest{Team: a.team, Living: true})
+			if err != nil {
+				return err
+			}
+			for _, task := range tasks {
+				args = append(args, task.GetId())
+			}
+		}
+		show := a.showStop
+		if a.json {
+			show = func(_ string, r *agentdv1.TaskStopResponse) error { return a.emit(r) }
+		}
+		return a.stopTasks(ctx, args, &s, show)
+	})
+}
+
+// stopping is the stop of one task under way.
+type stopping struct {
+	req   *agentdv1.TaskStopRequest
+	ended bool
+}
+
+// stopTasks stops tasks side by side and shows how each comes along; it returns when all have ended.
+func (a *app) stopTasks(ctx context.Context, ids []string, s *stopFlags, show func(id string, r *agentdv1.TaskStopResponse) error) error {
+	var all []*stopping
+	for _, id := range ids {
+		req := &agentdv1.TaskStopRequest{RequestId: requestID(s.requestID), TaskId: id, Level: s.level, Reason: s.reason}
+		if s.wrapUp > 0 {
+			req.WrapUpTimeout = durationpb.New(s.wrapUp)
+		}
+		if s.abort > 0 {
+			req.CancelTimeout = durationpb.New(s.abort)
+		}
+		all = append(all, &stopping{req: req})
+	}
+	return a.persist(ctx, func(c *client) error {
+		streams := make([]grpc.ServerStreamingClient[agentdv1.TaskStopResponse], len(all))
+		for i, stop := range all { // the request goes out here, so that all stop at once
+			var err error
+			if streams[i], err = c.agents.TaskStop(ctx, stop.req); err != nil {
+				return err
+			}
+		}
+		for i, stop := range all {
+			if err := stop.drain(streams[i], show); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// drain shows one stop to its end; an end that was shown before is not shown again.
+func (s *stopping) drain(stream grpc.ServerStreamingClient[agentdv1.TaskStopResponse], show func(string, *agentdv1.TaskStopResponse) error) error {
+	for !s.ended {
+		r, err := stream.Recv()
+		if err == io.EOF {
+			return errCut
+		}
+		if err != nil {
+			return err
+		}
+		s.ended = r.GetTask() != nil
+		if err := show(s.req.GetTaskId(), r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// showStop tells progress on stderr and the end on stdout.
+func (a *app) showStop(id string, r *agentdv1.TaskStopResponse) error {
+	if task := r.GetTask(); task != nil {
+		_, err := fmt.Fprintf(a.out, "%s %s %s\n", task.GetId(), stateWord(task.GetState()), reasonWord(task.GetReason()))
+		return err
+	}
+	return a.noteStop(id, r)
+}
+
+// noteStop tells progress and end on stderr.
+func (a *app) noteStop(id string, r *agentdv1.TaskStopResponse) error {
+	if task := r.GetTask(); task != nil {
+		a.note("%s %s", id, stateWord(task.GetState()))
+		return nil
+	}
+	p := r.GetProgress()
+	level := strings.TrimPrefix(p.GetLevel().String(), "STOP_LEVEL_")
+	a.note("%s stopping (%s): %d tasks left, %d processes killed", id, level, p.GetTasksRemaining(), p.GetProcessesReaped())
+	return nil
+}

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+)
+
+// fromDefault is the source of a value that nobody gave.
+const fromDefault = "default"
+
+// layer is one place that values come from. It gives the field's value, nil when it has none, and tells where exactly
+// that stands.
+type layer func(field) (value any, source string, err error)
+
+// flagLayer gives what the command line sets, even to empty.
+func flagLayer(set *pflag.FlagSet) layer {
+	return func(f field) (any, string, error) {
+		flag := set.Lookup(f.flag())
+		if flag == nil || !flag.Changed {
+			return nil, "", nil
+		}
+		source := "flag --" + f.flag()
+		if several, ok := flag.Value.(pflag.SliceValue); ok {
+			return several.GetSlice(), source, nil
+		}
+		return flag.Value.String(), source, nil
+	}
+}
+
+// variableLayer gives what the variables AGENTD_* set.
+func variableLayer(getenv func(string) string) layer {
+	return func(f field) (any, string, error) {
+		return f.split(getenv(f.variable())), "variable " + f.variable(), nil
+	}
+}
+
+// outerLayer gives what the variables of others set.
+func outerLayer(getenv func(string) string) layer {
+	return func(f field) (any, string, error) {
+		if f.outer == "" {
+			return nil, "", nil
+		}
+		return f.split(getenv(f.outer)), "variable " + f.outer, nil
+	}
+}
+
+// defaultLayer gives the defaults; those of the paths depend on the machine.
+func defaultLayer(around Surroundings) layer {
+	return func(f field) (any, string, error) {
+		switch f.key {
+		case "state_dir":
+			dir, err := around.StateDir()
+			return f.split(dir), fromDefault, err
+		case "listen":
+			return f.split(unixScheme + around.SocketPath()), fromDefault, nil
+		}
+		return f.split(f.def), fromDefault, nil
+	}
+}
+
+// split makes the field's value of text: of a list the parts between commas, of an empty text none.
+func (f field) split(text string) any {
+	switch {
+	case text == "":
+		return nil
+	case f.list():
+		return strings.Split(text, ",")
+	}
+	return text
+}
+
+// fileLayer gives what the file sets. A file that the user names must exist.
+func fileLayer(set *pflag.FlagSet, getenv func(string) string) (layer, error) {
+	path := getenv(configVariable)
+	if flag := set.Lookup(configFlag); flag != nil && flag.Changed {
+		path = flag.Value.String()
+	}
+	named := path != ""
+	if !named {
+		path = defaultFile(getenv)
+	}
+	values := koanf.New(delimiter)
+	if path != "" {
+		err := values.Load(file.Provider(path), yaml.Parser())
+		if err != nil && (named || !errors.Is(err, fs.ErrNotExist)) {
+			return nil, errdefs.BadField(configFlag, "can't read %s: %v", path, err)
+		}
+	}
+	if err := knownKeys(values, path); err != nil {
+		return nil, err
+	}
+	return func(f field) (any, string, error) { return values.Get(f.key), "file " + path, nil }, nil
+}
+
+// defaultFile is where the file lies when the user names none; empty when there is no such place.
+func defaultFile(getenv func(string) string) string {
+	home := getenv("XDG_CONFIG_HOME")
+	if home == "" && getenv("HOME") != "" {
+		home = filepath.Join(getenv("HOME"), ".config")
+	}
+	if home == "" {
+		return ""
+	}
+	return filepath.Join(home, "agentd", "agentd.yaml")
+}
+
+// knownKeys refuses keys that the table does not have.
+func knownKeys(values *koanf.Koanf, path string) error {
+	var known []string
+	for _, f := range fields() {
+		if !f.hidden {
+			known = append(known, f.key)
+		}
+	}
+	var wrong []error
+	for _, key := range slices.Sorted(maps.Keys(values.Raw())) {
+		if !slices.Contains(known, key) {
+			wrong = append(wrong, errdefs.BadField(key, "%s has no such key; the nearest is %s", path, nearest(key, known)))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// nearest is the one of known that the fewest edits make of word.
+func nearest(word string, known []string) string {
+	return slices.MinFunc(known, func(a, b string) int { return edits(word, a) - edits(word, b) })
+}
+
+// edits counts the bytes to insert, delete or replace that make b of a (Levenshtein).
+func edits(a, b string) int {
+	row := make([]int, len(b)+1) // row[j]: edits from what was read of a to b[:j]
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,166 @@
+// Package launch finds, builds and starts agentd for agentctl, and knows where both commands meet: the socket and the
+// state directory. It also runs the private daemons of the demo and of tests.
+package launch
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+)
+
+const (
+	// readyTimeout bounds the wait for a new daemon, which opens its store before it answers.
+	readyTimeout = 10 * time.Second
+	// pollEvery is how often a starting daemon is looked at.
+	pollEvery = 20 * time.Millisecond
+	// lockTimeout bounds the wait for another agentctl that is building or starting a daemon.
+	lockTimeout = 5 * time.Minute
+)
+
+// Ensure makes sure that a daemon answers on the default socket: it finds or builds agentd and starts it detached
+// when none does. However many processes call it at once, one daemon is the result. What it does is told on progress.
+func Ensure(ctx context.Context, progress io.Writer) error {
+	socket := SocketPath()
+	if err := CheckSocketPath(socket); err != nil {
+		return err
+	}
+	if err := MakeSocketDir(); err != nil {
+		return err
+	}
+	if Answers(ctx, socket) {
+		return nil
+	}
+	unlock, err := lock(ctx, socket+".start")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if Answers(ctx, socket) {
+		return nil // another agentctl has started it meanwhile
+	}
+	return startDetached(ctx, socket, progress)
+}
+
+// startDetached starts the daemon of the default socket and leaves it running.
+func startDetached(ctx context.Context, socket string, progress io.Writer) error {
+	stateDir, err := inheritedStateDir(os.Getenv)
+	if err != nil {
+		return err
+	}
+	binary, err := Binary(ctx, progress)
+	if err != nil {
+		return err
+	}
+	daemon, err := Start(ctx, Options{
+		Binary:   binary,
+		StateDir: stateDir,
+		Socket:   socket,
+		Args:     append(inheritedFlags(os.Getenv), "--auto-started"),
+		Env:      inheritedEnv(os.Environ(), os.Getenv("AGENTD_API_KEY_ENV")),
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(progress, "started agentd (pid %d)\n", daemon.PID())
+	return nil
+}
+
+// Answers tells whether a gRPC server speaks on the socket. A left-over socket, or one whose owner does not serve
+// within a second, does not answer.
+func Answers(ctx context.Context, socket string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	conn.SetDeadline(deadline)
+	// The preface of HTTP/2 and an empty SETTINGS frame; the server's own SETTINGS answer it.
+	if _, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")); err != nil {
+		return false
+	}
+	_, err = io.ReadFull(conn, make([]byte, 9))
+	return err == nil
+}
+
+// awaitReady waits until the daemon answers; when it exits before, the error holds the end of its log.
+func awaitReady(ctx context.Context, d *Daemon, logFile string) error {
+	timeout, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for !Answers(timeout, d.socket) {
+		switch {
+		case d.exited():
+			state, _ := d.cmd.Process.Wait()
+			if Answers(timeout, d.socket) {
+				return nil // it gave way to a daemon that was started by hand
+			}
+			return errdefs.New(errdefs.Unavailable, errdefs.Fault, d.cmd.Path,
+				"agentd did not start (%v):\n%s(log: %s)", state, logTail(logFile), logFile)
+		case timeout.Err() != nil && ctx.Err() == nil:
+			d.Kill()
+			return errdefs.New(errdefs.Unavailable, errdefs.Fault, d.cmd.Path,
+				"agentd did not answer within %v:\n%s(log: %s)", readyTimeout, logTail(logFile), logFile)
+		case ctx.Err() != nil:
+			d.Kill()
+			return ctx.Err()
+		}
+		pause(timeout, pollEvery)
+	}
+	return nil
+}
+
+// logTail gives the last lines of a log, at most ten lines and 4 KiB.
+func logTail(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if end, err := f.Seek(0, io.SeekEnd); err == nil {
+		f.Seek(max(0, end-4096), io.SeekStart)
+	}
+	text, _ := io.ReadAll(f)
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-11):], nil))
+}
+
+// lock takes an exclusive lock on a file, which the kernel releases when this process ends.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Clean(path), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, errdefs.Wrap(err, errdefs.Unavailable, errdefs.Fault, path, "the lock of the start can't be opened")
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if ctx.Err() != nil {
+			f.Close()
+			return nil, errdefs.Wrap(err, errdefs.Unavailable, errdefs.Fault, path,
+				"another agentctl is starting the daemon and does not finish")
+		}
+		pause(ctx, pollEvery)
+	}
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,169 @@
+package launch
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+)
+
+// maxLog is the size in bytes above which a log is set aside at the next start, as one generation `.1`.
+const maxLog = 4 << 20
+
+// Options say how to run a daemon.
+type Options struct {
+	Binary   string   // path of agentd
+	StateDir string   // absolute; made when missing; its log goes to agentd.log there
+	Socket   string   // absolute path of its unix socket
+	Args     []string // further flags
+	Env      []string // its whole environment
+}
+
+// Process is a process that this program started, in a session of its own.
+type Process struct{ cmd *exec.Cmd }
+
+// PID is its process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Kill ends it with SIGKILL and reaps it. Killing what has ended succeeds.
+func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
+
+// Stop asks it to end with SIGTERM and waits until it has.
+func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
+
+func (p *Process) end(sig os.Signal) error {
+	err := p.cmd.Process.Signal(sig)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return p.Wait()
+}
+
+// Wait returns when it has ended; how it ended is no error.
+func (p *Process) Wait() error {
+	_, err := p.cmd.Process.Wait()
+	return err
+}
+
+// exited tells whether it has ended, without reaping it.
+func (p *Process) exited() bool {
+	var state unix.Siginfo
+	err := unix.Waitid(unix.P_PID, p.PID(), &state, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return errors.Is(err, unix.ECHILD) || err == nil && state.Signo != 0
+}
+
+// Daemon is a running agentd.
+type Daemon struct {
+	Process
+	socket string
+}
+
+// Addr is where it listens: `unix:///PATH`.
+func (d *Daemon) Addr() string { return "unix://" + d.socket }
+
+// Start runs a daemon in the directory `/` and returns once it answers; it is killed when it does not within 10 s.
+// It outlives ctx and this program unless it is ended.
+func Start(ctx context.Context, o Options) (*Daemon, error) {
+	if err := CheckSocketPath(o.Socket); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+		return nil, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.Unspecified, o.StateDir, "the state directory can't be made")
+	}
+	logFile := filepath.Join(o.StateDir, "agentd.log")
+	args := append([]string{"--state-dir=" + o.StateDir, "--listen=unix://" + o.Socket}, o.Args...)
+	cmd, err := spawn(o.Binary, args, o.Env, logFile, nil)
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{Process: Process{cmd}, socket: o.Socket}
+	if err := awaitReady(ctx, d, logFile); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// ModelServer is a running `agentd model-server`.
+type ModelServer struct {
+	Process
+	// URL is its base URL, as --base-url takes it.
+	URL string
+}
+
+// StartModelServer serves a scripted model on a free port of the loopback interface; its log goes to logFile.
+func StartModelServer(ctx context.Context, binary, script, logFile string) (*ModelServer, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	cmd, err := spawn(binary, []string{"model-server", "--script=" + script, "--listen=127.0.0.1:0"}, nil, logFile, w)
+	w.Close()
+	if err != nil {
+		return nil, err
+	}
+	server := &ModelServer{Process: Process{cmd}}
+	stop := context.AfterFunc(ctx, func() { r.Close() })
+	defer stop()
+	r.SetReadDeadline(time.Now().Add(readyTimeout))
+	line, err := bufio.NewReader(r).ReadString('\n')
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
+	if err != nil || !ok {
+		server.Kill()
+		return nil, errdefs.Wrap(err, errdefs.Unavailable, errdefs.Fault, binary,
+			"the model server did not start:\n%s", logTail(logFile))
+	}
+	server.URL = url
+	return server, nil
+}
+
+// spawn starts a process in a session of its own with cwd `/`. Its output goes to logFile, but stdout to out unless nil.
+func spawn(binary string, args, env []string, logFile string, out *os.File) (*exec.Cmd, error) {
+	if stat, err := os.Stat(logFile); err == nil && stat.Size() > maxLog {
+		os.Rename(logFile, logFile+".1")
+	}
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.Unspecified, logFile, "the log can't be opened")
+	}
+	defer log.Close()
+	cmd := exec.Command(binary, args...)
+	cmd.Dir = "/"
+	cmd.Env = append([]string{}, env...) // never nil, which would inherit everything
+	cmd.Stdout, cmd.Stderr = log, log
+	if out != nil {
+		cmd.Stdout = out
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.Unspecified, binary, "%s can't be started", binary)
+	}
+	return cmd, nil
+}
+
+// Output runs a program to its end and gives what it wrote and its exit code; for the demo's own check.
+func Output(ctx context.Context, dir, name string, args ...string) (out []byte, exit int, err error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	out, err = cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return out, 0, ctx.Err()
+	}
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return out, failed.ExitCode(), nil
+	}
+	return out, 0, err
+}

@@ -1,0 +1,255 @@
+// Package agent is the loop of one agent: steps until the model asks for no more tools. It goes on from wherever its
+// transcript stands, so a first start, a restart after SIGKILL and the end of a stall are one code path.
+//
+// A step is: settle the calls of the last answer, take mail and look at stops and budgets (the boundary), ask the
+// model, commit its answer. Every commit carries the live record's revision; when it fails for that, another loop has
+// taken over or the task has ended, and this loop ends without a word.
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/mailbox"
+	"github.com/agentd-dev/agentd/runtime/journal"
+	"github.com/agentd-dev/agentd/runtime/model"
+	"github.com/agentd-dev/agentd/runtime/sandbox"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/tool"
+)
+
+// ErrGone says that the task has ended or has another loop: nothing more is to be done here.
+var ErrGone = errors.New("the task has ended or has a newer loop")
+
+// ErrDrained says that the daemon stops: the task stays at its last commit.
+var ErrDrained = errors.New("the daemon stops; the task stays as it is")
+
+// Slots is how the loop gives its slot back while it waits for the provider.
+type Slots interface {
+	// Pause commits WAITING and gives the slot back.
+	Pause(ctx context.Context) error
+	// Proceed waits for a slot and commits RUNNING.
+	Proceed(ctx context.Context) error
+}
+
+// Agent is one loop of one task. It is used once.
+type Agent struct {
+	Journal  *journal.Journal
+	Model    model.Model
+	Tools    tool.Set // those granted
+	Scope    *tool.Scope
+	Slots    Slots
+	Draining <-chan struct{}  // closed when no new step may begin
+	Deltas   func(task.Delta) // takes live text; must not block
+	Now      func() time.Time
+	Log      *slog.Logger
+
+	Task    task.Task   // as the start's commit left it
+	LiveRev journal.Rev // of the start's commit
+	History *History
+
+	partial *task.Assistant    // text of a model call that was cut short
+	ran     []*task.ToolResult // answers of a group that was cut short; nil where there is none
+
+	mu    sync.Mutex
+	ended []string // calls whose processes are gone; the next batch says so
+}
+
+// Run goes on until the task is terminal (nil), or this loop must not go on: ErrGone, ErrDrained, or the store's error,
+// after which the supervisor starts the task again once the store has recovered.
+func (a *Agent) Run(ctx context.Context) error {
+	for {
+		ended, err := a.advance(ctx)
+		if ctx.Err() != nil && err != nil && !errors.Is(err, ErrGone) {
+			return a.interrupted(ctx)
+		}
+		if ended || err != nil {
+			return err
+		}
+	}
+}
+
+// advance does the next thing that the history asks for.
+func (a *Agent) advance(ctx context.Context) (ended bool, err error) {
+	switch {
+	case len(a.History.pending) > 0:
+		return a.settle(ctx)
+	case a.History.fresh:
+		return a.endTurn(ctx, nil)
+	}
+	finish, err := a.boundary(ctx)
+	if err != nil || finish != nil {
+		return finish != nil, err
+	}
+	return a.step(ctx)
+}
+
+// boundary is the place between two steps: stops, mail, budgets. It gives the terminal change that it committed, if any.
+func (a *Agent) boundary(ctx context.Context) (*task.Finish, error) {
+	select {
+	case <-a.Draining:
+		return nil, ErrDrained
+	default:
+	}
+	row, err := a.row(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.takeMail(ctx); err != nil {
+		return nil, err
+	}
+	used, err := a.Journal.Usage(ctx, a.Task.Team, a.Task.ID)
+	if err != nil {
+		return nil, err
+	}
+	wrapUp, over := a.limits(row.Value, used)
+	switch {
+	case over != 0:
+		finish := task.Finish{State: task.Failed, Reason: over}
+		return &finish, a.end(ctx, nil, task.Usage{Turns: 1}, finish)
+	case wrapUp != 0 && a.History.wrapUp == 0:
+		return nil, a.commit(ctx, task.Usage{}, &task.Notice{Text: wrapUpText(wrapUp), WrapUp: wrapUp})
+	}
+	return nil, nil
+}
+
+// limits tells whether the agent must wrap up with its next call, and for which reason, or may not even call.
+func (a *Agent) limits(t task.Task, used task.Usage) (wrapUp, over task.Reason) {
+	h, budget := a.History, t.Budget
+	switch {
+	case budget.Steps > 0 && used.Steps >= budget.Steps, budget.Tokens > 0 && used.Tokens() >= budget.Tokens:
+		return 0, task.BudgetExceeded
+	case h.steps >= budget.MaxSteps:
+		return 0, task.MaxSteps
+	case t.Stop != nil:
+		return t.Stop.Reason, 0
+	case budget.Steps > 0 && used.Steps >= budget.Steps-1,
+		budget.Tokens > 0 && used.Tokens()+2*h.lastUsed >= budget.Tokens:
+		return task.BudgetExceeded, 0
+	case h.steps >= budget.MaxSteps-1:
+		return task.MaxSteps, 0
+	case budget.WallTime > 0 && t.WallTime(a.Now()) >= budget.WallTime*9/10:
+		return task.Timeout, 0
+	}
+	return 0, 0
+}
+
+func wrapUpText(reason task.Reason) string {
+	const ask = "You get no more tools. Write your final report now, as text: what you did, what you found, what is open."
+	switch reason {
+	case task.MaxSteps:
+		return "[agentd] The steps of this turn are used up. " + ask
+	case task.BudgetExceeded:
+		return "[agentd] The budget is used up. " + ask
+	case task.Timeout:
+		return "[agentd] The time is almost over. " + ask
+	}
+	return "[agentd] You are asked to stop. " + ask
+}
+
+// row reads the task as it is now. A terminal one, or one with another loop, is ErrGone.
+func (a *Agent) row(ctx context.Context) (journal.Row[task.Task], error) {
+	row, err := a.Journal.Task(ctx, a.Task.ID)
+	if err == nil && (row.Value.State.Terminal() || row.Value.Start != a.Task.Start) {
+		err = ErrGone
+	}
+	return row, err
+}
+
+// takeMail moves what a boundary takes from the mailbox into the transcript, in one commit (D2).
+func (a *Agent) takeMail(ctx context.Context) error {
+	mail, box, next, err := a.unread(ctx)
+	if err != nil || len(mail) == 0 {
+		return err
+	}
+	b := a.batch()
+	b.Take(a.Task.ID, box, mail, next)
+	if err := gone(a.Journal.Commit(ctx, b)); err != nil {
+		return err
+	}
+	for _, m := range mail {
+		a.History.Add(&task.Input{From: m.From, Text: m.Text, MessageID: m.ID})
+	}
+	return nil
+}
+
+// unread gives what the next boundary would take.
+func (a *Agent) unread(ctx context.Context) ([]mailbox.Message, journal.Row[mailbox.Box], mailbox.Box, error) {
+	box, err := a.Journal.Mailbox(ctx, a.Task.Team, a.Task.ID)
+	if err != nil {
+		return nil, box, mailbox.Box{}, err
+	}
+	var mail []mailbox.Message
+	for m, err := range a.Journal.Mail(ctx, a.Task.Team, a.Task.ID, box.Value.Low) {
+		if err != nil {
+			return nil, box, mailbox.Box{}, err
+		}
+		if mail = append(mail, m); len(mail) > mailbox.MaxTake {
+			break
+		}
+	}
+	taken, next := mailbox.Take(box.Value, mail)
+	return taken, box, next, nil
+}
+
+// batch starts a batch that only this loop may commit.
+func (a *Agent) batch() *journal.Batch {
+	b := a.Journal.Batch(a.Task.Team)
+	b.GuardLive(a.Task.ID, a.LiveRev)
+	for _, callID := range a.takeEnded() {
+		b.DeleteProcess(a.Task.ID, callID)
+	}
+	return b
+}
+
+func (a *Agent) takeEnded() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ended := a.ended
+	a.ended = nil
+	return ended
+}
+
+// ProcessStarted makes a process durable before it is let loose (T3).
+func (a *Agent) ProcessStarted(ctx context.Context, callID string, p sandbox.Process) error {
+	b := a.batch()
+	b.PutProcess(a.Task.ID, callID, p)
+	return gone(a.Journal.Commit(ctx, b))
+}
+
+// ProcessEnded lets the batch with the call's answer forget the process. When that never comes, the sweep at the next
+// start finds nothing of it.
+func (a *Agent) ProcessEnded(_ context.Context, callID string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = append(a.ended, callID)
+	return nil
+}
+
+// commit writes entries and usage, and folds the entries once they are on disk.
+func (a *Agent) commit(ctx context.Context, used task.Usage, bodies ...task.Body) error {
+	b := a.batch()
+	b.Append(a.Task.ID, bodies...)
+	if used != (task.Usage{}) {
+		b.AddUsage(a.Task, used)
+	}
+	if err := gone(a.Journal.Commit(ctx, b)); err != nil {
+		return err
+	}
+	for _, body := range bodies {
+		a.History.Add(body)
+	}
+	return nil
+}
+
+// gone turns the conflict of a commit that was guarded by the live record alone into ErrGone.
+func gone(err error) error {
+	if errdefs.Is(err, errdefs.Conflict) {
+		return ErrGone
+	}
+	return err
+}

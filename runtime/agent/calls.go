@@ -1,0 +1,197 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/tool"
+)
+
+// Identical calls in a row: at the first bound the model is told instead of run, beyond it the task ends.
+const maxRepeats = 5
+
+// maxKept is how much of a call's whole output is kept for @output/CALL_ID, in bytes.
+const maxKept = 2 << 20
+
+// settle answers the next group of open calls: one call, or several in a row that only read, in parallel. The answers
+// and the start of the group after it are one commit (D5).
+func (a *Agent) settle(ctx context.Context) (ended bool, err error) {
+	group := a.nextGroup(a.History.pending)
+	if group[0].Repeats > maxRepeats {
+		msg := fmt.Sprintf("%s was called %d times in a row with the same arguments", group[0].Name, group[0].Repeats)
+		return true, a.end(ctx, nil, task.Usage{Turns: 1},
+			task.Finish{State: task.Failed, Reason: task.NoProgress, Error: msg})
+	}
+	if mark := a.mark(group); mark != nil {
+		if err := a.commit(ctx, task.Usage{}, mark); err != nil {
+			return false, err
+		}
+	}
+	results, err := a.run(ctx, group)
+	if err != nil {
+		return false, err
+	}
+	bodies := make([]task.Body, 0, len(results)+1)
+	for _, r := range results {
+		bodies = append(bodies, r)
+	}
+	if rest := a.History.pending[len(group):]; len(rest) > 0 {
+		if mark := a.mark(a.nextGroup(rest)); mark != nil {
+			bodies = append(bodies, mark)
+		}
+	}
+	return false, a.commit(ctx, task.Usage{ToolCalls: int64(len(results))}, bodies...)
+}
+
+// nextGroup is the first call, with those behind it when all of them only read.
+func (a *Agent) nextGroup(pending []pendingCall) []pendingCall {
+	n := 0
+	for n < len(pending) && a.parallel(pending[n]) {
+		n++
+	}
+	return pending[:max(n, 1)]
+}
+
+func (a *Agent) parallel(c pendingCall) bool {
+	t, ok := a.Tools.Lookup(c.Name)
+	return ok && t.Spec().ReadOnly && c.Repeats < maxRepeats
+}
+
+// markFirst marks the calls of a fresh answer that start at once.
+func (a *Agent) markFirst(calls []task.ToolCall) *task.CallStarted {
+	pending := make([]pendingCall, len(calls))
+	for i, c := range calls {
+		pending[i] = pendingCall{ToolCall: c}
+	}
+	return a.mark(a.nextGroup(pending))
+}
+
+// mark is the entry that says that the calls start; nil when all are marked or none will run.
+func (a *Agent) mark(group []pendingCall) *task.CallStarted {
+	var mark task.CallStarted
+	var labels []string
+	for _, c := range group {
+		if !a.History.started[c.ID] && c.Repeats < maxRepeats {
+			mark.CallIDs = append(mark.CallIDs, c.ID)
+			labels = append(labels, label(c.ToolCall))
+		}
+	}
+	if len(labels) == 0 {
+		return nil
+	}
+	mark.Label = strings.Join(labels, ", ")
+	return &mark
+}
+
+// maxLabel bounds what a label shows of a call's arguments, in runes.
+const maxLabel = 80
+
+// label tells in one line what a call does: the tool and its main argument.
+func label(c task.ToolCall) string {
+	var args struct {
+		Command, Path, Pattern string
+	}
+	if json.Unmarshal([]byte(c.Arguments), &args) != nil {
+		return c.Name
+	}
+	main := strings.Join(strings.Fields(cmp.Or(args.Command, args.Pattern, args.Path)), " ")
+	if r := []rune(main); len(r) > maxLabel {
+		main = string(r[:maxLabel]) + "…"
+	}
+	if main == "" {
+		return c.Name
+	}
+	return c.Name + ": " + main
+}
+
+// cutShort keeps what a call gave before its ctx ended; nil when that is nothing.
+func cutShort(c pendingCall, answer tool.Answer) *task.ToolResult {
+	if answer.Text == "" {
+		return nil
+	}
+	text, _ := tool.Bound(answer.Text, tool.MaxAnswer, c.ID)
+	return &task.ToolResult{
+		CallID: c.ID, Tool: c.Name, IsError: true,
+		Text: text + "\n[interrupted: the task was stopped while this call ran]",
+	}
+}
+
+// run answers a group. Only ctx's end and the store's faults are errors; whatever a tool does is an answer.
+func (a *Agent) run(ctx context.Context, group []pendingCall) ([]*task.ToolResult, error) {
+	results := make([]*task.ToolResult, len(group))
+	errs := make([]error, len(group))
+	var wg sync.WaitGroup
+	for i, c := range group {
+		wg.Go(func() { results[i], errs[i] = a.runOne(ctx, c) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			a.ran = results
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+func (a *Agent) runOne(ctx context.Context, c pendingCall) (*task.ToolResult, error) {
+	answer, known := a.unrun(c)
+	if !known {
+		var err error
+		if answer, err = a.call(ctx, c); err != nil {
+			return cutShort(c, answer), err
+		}
+	}
+	result := &task.ToolResult{
+		CallID: c.ID, Tool: c.Name, IsError: answer.IsError, Files: answer.Files, Report: answer.Report,
+	}
+	result.Text, result.Truncated = tool.Bound(answer.Text, tool.MaxAnswer, c.ID)
+	if !result.Truncated {
+		return result, nil
+	}
+	b := a.batch()
+	b.PutOutput(a.Task.ID, c.ID, []byte(answer.Text[:min(len(answer.Text), maxKept)]))
+	return result, gone(a.Journal.Commit(ctx, b))
+}
+
+// unrun answers the calls that must not run (again).
+func (a *Agent) unrun(c pendingCall) (tool.Answer, bool) {
+	t, ok := a.Tools.Lookup(c.Name)
+	switch {
+	case c.Orphan && ok && !t.Spec().ReadOnly && !t.Spec().Idempotent:
+		return tool.Fail(tool.Error{Reason: tool.OutcomeUnknown, Subject: c.Name, Message: "the daemon went down " +
+			"while this call ran: outcome unknown. It may have had its effect, in part or whole; look before you repeat it"}), true
+	case c.Repeats >= maxRepeats:
+		return tool.Fail(tool.Error{Reason: tool.Repeated, Subject: c.Name, Message: fmt.Sprintf("this is the same call "+
+			"for the %dth time in a row, so it was not run; do something else, or report what you have", c.Repeats)}), true
+	}
+	return tool.Answer{}, false
+}
+
+// call runs a tool. A panic in it is an answer: the fault is the daemon's, the task goes on.
+func (a *Agent) call(ctx context.Context, c pendingCall) (answer tool.Answer, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			a.Log.Error("tool panicked", "task", a.Task.ID, "tool", c.Name, "panic", p, "stack", string(debug.Stack()))
+			answer = tool.Fail(tool.Error{Reason: tool.Failed, Subject: c.Name, Message: "the tool failed inside the daemon"})
+		}
+	}()
+	answer, err = a.Tools.Run(ctx, c.Name, tool.Call{ID: c.ID, Arguments: json.RawMessage(c.Arguments), Scope: a.Scope})
+	switch {
+	case err == nil:
+		return answer, nil
+	case ctx.Err() != nil:
+		return answer, err
+	}
+	if kept := storeFault(err); kept != nil {
+		return answer, kept
+	}
+	a.Log.Error("tool failed", "task", a.Task.ID, "tool", c.Name, "error", err)
+	return tool.Fail(tool.Error{Reason: tool.Failed, Subject: c.Name, Message: oneLine(err)}), nil
+}

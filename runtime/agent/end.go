@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"errors"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/journal"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/tool"
+)
+
+// endTurn ends the task with the turn, in one commit with the last answer (D3). Mail that came meanwhile keeps the task
+// going: then only the answer is committed.
+func (a *Agent) endTurn(ctx context.Context, entry *task.Assistant) (ended bool, err error) {
+	var bodies []task.Body
+	used := task.Usage{}
+	if entry != nil {
+		bodies, used = append(bodies, entry), countStep(entry)
+	}
+	for {
+		row, err := a.row(ctx)
+		if err != nil {
+			return false, err
+		}
+		inbox, err := a.Journal.Inbox(ctx, a.Task.Team, a.Task.ID)
+		if err != nil {
+			return false, err
+		}
+		finish := a.naturalEnd(row.Value)
+		mail, _, _, err := a.unread(ctx)
+		if err != nil {
+			return false, err
+		}
+		if len(mail) > 0 && finish.State == task.Completed {
+			a.History.fresh = false
+			return false, a.commit(ctx, used, bodies...)
+		}
+		used.Turns = 1
+		b := a.batch()
+		if finish.State == task.Completed {
+			b.GuardInbox(a.Task.ID, inbox)
+		}
+		if err := a.finish(ctx, b, row, bodies, used, finish); !errors.Is(err, errOvertaken) {
+			return err == nil, err
+		}
+		used.Turns = 0
+	}
+}
+
+// naturalEnd is what the end of the turn means for the task.
+func (a *Agent) naturalEnd(t task.Task) task.Finish {
+	switch {
+	case t.Stop != nil:
+		return stopFinish(*t.Stop)
+	case a.History.wrapUp != 0:
+		return task.Finish{State: task.Failed, Reason: a.History.wrapUp}
+	}
+	return task.Finish{State: task.Completed, Reason: task.Done}
+}
+
+func stopFinish(s task.StopOrder) task.Finish {
+	return task.Finish{State: s.State, Reason: s.Reason, Error: s.Message}
+}
+
+// errOvertaken says that the task changed or got mail while its end was being written: decide again.
+var errOvertaken = errors.New("overtaken")
+
+// end commits a terminal change with the entries and usage that belong to it.
+func (a *Agent) end(ctx context.Context, bodies []task.Body, used task.Usage, finish task.Finish) error {
+	for {
+		row, err := a.row(ctx)
+		if err != nil {
+			return err
+		}
+		if err := a.finish(ctx, a.batch(), row, bodies, used, finish); !errors.Is(err, errOvertaken) {
+			return err
+		}
+	}
+}
+
+// finish commits the end of the task, or tells that it was overtaken.
+func (a *Agent) finish(
+	ctx context.Context, b *journal.Batch, row journal.Row[task.Task], bodies []task.Body, used task.Usage,
+	finish task.Finish,
+) error {
+	after, err := task.Apply(row.Value, finish, b.Now())
+	if err != nil {
+		return err
+	}
+	b.Append(a.Task.ID, bodies...)
+	if used != (task.Usage{}) {
+		b.AddUsage(a.Task, used)
+	}
+	report, changes := a.History.conclude(bodies)
+	b.EndTask(row, after, report, changes)
+	err = a.Journal.Commit(ctx, b)
+	if !errdefs.Is(err, errdefs.Conflict) {
+		return err
+	}
+	live, liveErr := a.Journal.Live(ctx, a.Task.Team, a.Task.ID)
+	switch {
+	case errdefs.Is(liveErr, errdefs.RecordNotFound), liveErr == nil && live.Rev != a.LiveRev:
+		return ErrGone
+	case liveErr != nil:
+		return liveErr
+	}
+	return errOvertaken
+}
+
+// interrupted is where a loop arrives whose ctx has ended. A stop keeps what there is and ends the task; anything else
+// leaves the task at its last commit. Open calls are answered, so that the history stays valid.
+func (a *Agent) interrupted(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	row, err := a.row(ctx)
+	if err != nil {
+		return err
+	}
+	if row.Value.Stop == nil || row.Value.Stop.Level < task.Cancel {
+		return ErrDrained
+	}
+	var bodies []task.Body
+	if a.partial != nil && a.partial.Text != "" {
+		bodies = append(bodies, a.partial)
+	}
+	answered := map[string]bool{}
+	for _, r := range a.ran {
+		if r != nil {
+			bodies, answered[r.CallID] = append(bodies, r), true
+		}
+	}
+	for _, c := range a.History.pending {
+		if !answered[c.ID] {
+			bodies = append(bodies, unanswered(c, a.History.started[c.ID]))
+		}
+	}
+	return a.end(ctx, bodies, task.Usage{Turns: 1}, stopFinish(*row.Value.Stop))
+}
+
+// unanswered answers a call that a stop overtook.
+func unanswered(c pendingCall, started bool) *task.ToolResult {
+	e := tool.Error{Reason: tool.NotStarted, Subject: c.Name, Message: "the task was stopped before this call started"}
+	if started {
+		e = tool.Error{Reason: tool.Interrupted, Subject: c.Name, Message: "the task was stopped while this call ran"}
+	}
+	return &task.ToolResult{CallID: c.ID, Tool: c.Name, Text: tool.Fail(e).Text, IsError: true}
+}
+
+// storeFault gives err when it is the store's, or this loop's end, which no answer to the model can cover.
+func storeFault(err error) error {
+	if errors.Is(err, ErrGone) || errdefs.Is(err, errdefs.StoreStalled) || errdefs.Is(err, errdefs.OutcomeUnknown) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/agentd-dev/agentd/runtime/model"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/tool"
+)
+
+// History is what follows from a task's transcript: the model's context, and what the loop must know to go on. It is
+// folded once, entry by entry, so that a step costs nothing that grows with what came before. The loop and the recovery
+// use the same fold; there is no other state.
+type History struct {
+	Messages []model.Message // for the model; the first is the system prompt
+	Known    *tool.Known
+
+	steps    int             // model answers so far
+	calls    int             // calls asked for so far; numbers the next
+	pending  []pendingCall   // asked, not answered
+	started  map[string]bool // by call id: started is in the log
+	report   *task.Report    // the latest accepted one
+	fresh    bool            // the report stands, nothing came after it
+	text     string          // last text of the model
+	wrapUp   task.Reason     // a wrap-up was asked for
+	changes  map[string]bool
+	lastCall string // name and arguments, to count repetitions
+	repeats  int
+	lastUsed int64 // tokens of the last step
+}
+
+// pendingCall is a call without an answer.
+type pendingCall struct {
+	task.ToolCall
+	Repeats int  // how often in a row it was asked for
+	Orphan  bool // it was started by an earlier loop
+}
+
+// NewHistory starts with the system prompt.
+func NewHistory(system string) *History {
+	return &History{
+		Messages: []model.Message{{Role: model.System, Text: system}},
+		Known:    tool.NewKnown(),
+		started:  map[string]bool{},
+		changes:  map[string]bool{},
+	}
+}
+
+// Add folds one entry.
+func (h *History) Add(body task.Body) {
+	switch e := body.(type) {
+	case *task.Input:
+		h.fresh = false
+		h.addUser(e.Text)
+	case *task.Notice:
+		if e.WrapUp != 0 {
+			h.wrapUp = e.WrapUp
+		}
+		h.addUser(e.Text)
+	case *task.Assistant:
+		h.addAssistant(e)
+	case *task.CallStarted:
+		for _, id := range e.CallIDs {
+			h.started[id] = true
+		}
+	case *task.ToolResult:
+		h.addResult(e)
+	case *task.StateChange: // the model is not told of states
+	}
+}
+
+// addUser joins what comes from outside in a row, for models whose templates want the roles to alternate. It waits
+// behind the answers of a step that is not settled; the loop takes mail only between steps.
+func (h *History) addUser(text string) {
+	if last := &h.Messages[len(h.Messages)-1]; last.Role == model.User {
+		last.Text += "\n\n" + text
+		return
+	}
+	h.Messages = append(h.Messages, model.Message{Role: model.User, Text: text})
+}
+
+func (h *History) addAssistant(e *task.Assistant) {
+	h.fresh = false
+	h.steps++
+	h.calls += len(e.Calls)
+	h.lastUsed = e.Usage.Tokens()
+	if e.Text != "" {
+		h.text = e.Text
+	}
+	msg := model.Message{Role: model.Assistant, Text: e.Text}
+	for _, c := range e.Calls {
+		if signature := c.Name + "\x00" + c.Arguments; signature == h.lastCall {
+			h.repeats++
+		} else {
+			h.lastCall, h.repeats = signature, 1
+		}
+		msg.Calls = append(msg.Calls, model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
+		h.pending = append(h.pending, pendingCall{ToolCall: c, Repeats: h.repeats})
+	}
+	h.Messages = append(h.Messages, msg)
+}
+
+func (h *History) addResult(e *task.ToolResult) {
+	h.pending = slices.DeleteFunc(h.pending, func(c pendingCall) bool { return c.ID == e.CallID })
+	delete(h.started, e.CallID)
+	h.Messages = append(h.Messages, model.Message{Role: model.ToolAnswer, Text: e.Text, CallID: e.CallID})
+	h.Known.Learn(e.Files)
+	for _, f := range e.Files {
+		if f.Changed {
+			h.changes[f.Path] = true
+		}
+	}
+	if e.Report != nil {
+		h.report, h.fresh = e.Report, true
+	}
+}
+
+// adopt ends the fold of what earlier loops wrote: what they started and did not answer is orphaned.
+func (h *History) adopt() {
+	for i := range h.pending {
+		h.pending[i].Orphan = h.started[h.pending[i].ID]
+	}
+}
+
+// nextCallID numbers the calls of a task. Providers' own ids may be missing, repeat, or be of a form that another
+// provider refuses; nine letters and digits pass everywhere.
+func (h *History) nextCallID(n int) string { return fmt.Sprintf("c%08d", h.calls+n+1) }
+
+// Conclude gives what the agent concluded: its report, or else its last text, and the paths that it changed.
+func (h *History) Conclude() (task.Report, []string) { return h.conclude(nil) }
+
+// conclude is Conclude with entries that are about to be committed.
+func (h *History) conclude(last []task.Body) (task.Report, []string) {
+	text := h.text
+	for _, body := range last {
+		if a, ok := body.(*task.Assistant); ok && a.Text != "" {
+			text = a.Text
+		}
+	}
+	changes := make([]string, 0, len(h.changes))
+	for path := range h.changes {
+		changes = append(changes, path)
+	}
+	sort.Strings(changes)
+	var report task.Report
+	if h.report != nil {
+		report = *h.report
+	}
+	if report.Summary == "" {
+		report.Summary = text
+	}
+	if report.Summary == "" {
+		report.Summary = task.NoSummary
+	}
+	return report, changes
+}

@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/model"
+	"github.com/agentd-dev/agentd/runtime/task"
+)
+
+// Bounds of one answer, so that its row fits the store and its calls one batch.
+const (
+	maxCalls  = 32          // tool calls of one answer that are taken
+	maxAnswer = 400 << 10   // bytes of text, reasoning and arguments together
+	minPause  = time.Second // shorter waits for the provider are not worth a change of state
+)
+
+// step asks the model once and commits its answer, with the start of the first calls, or the end of the turn.
+func (a *Agent) step(ctx context.Context) (ended bool, err error) {
+	req := model.Request{Model: a.Task.Model, Messages: a.History.Messages}
+	if a.History.wrapUp == 0 {
+		req.Tools = a.specs()
+	}
+	live := &liveCall{agent: a, step: a.History.steps + 1, attempt: 1}
+	resp, err := live.ask(ctx, req)
+	if err != nil {
+		return a.callFailed(ctx, live, err)
+	}
+	entry, notice := a.answer(live.step, resp)
+	if size := entrySize(entry); size > maxAnswer {
+		msg := fmt.Sprintf("the model's answer has %d bytes; %d are the limit", size, maxAnswer)
+		return true, a.end(ctx, nil, countStep(entry), task.Finish{State: task.Failed, Reason: task.ModelError, Error: msg})
+	}
+	if len(entry.Calls) == 0 {
+		return a.endTurn(ctx, entry)
+	}
+	bodies := []task.Body{entry}
+	if notice != nil {
+		bodies = append(bodies, notice)
+	}
+	if mark := a.markFirst(entry.Calls); mark != nil { // started rides on the commit before the effect (D5)
+		bodies = append(bodies, mark)
+	}
+	return false, a.commit(ctx, countStep(entry), bodies...)
+}
+
+// answer makes the entry of a response: valid UTF-8, our own call ids, bounded calls.
+func (a *Agent) answer(step int, resp model.Response) (*task.Assistant, *task.Notice) {
+	entry := &task.Assistant{
+		Step: step, Text: valid(resp.Text), Reasoning: valid(resp.Reasoning),
+		Usage: task.Usage{
+			InputTokens: resp.Usage.InputTokens, OutputTokens: resp.Usage.OutputTokens,
+			CachedTokens: resp.Usage.CachedTokens, ReasoningTokens: resp.Usage.ReasoningTokens,
+		},
+	}
+	if a.History.wrapUp != 0 {
+		return entry, nil // it was given no tools
+	}
+	for i, c := range resp.Calls[:min(len(resp.Calls), maxCalls)] {
+		entry.Calls = append(entry.Calls, task.ToolCall{
+			ID: a.History.nextCallID(i), Name: valid(c.Name), Arguments: valid(c.Arguments),
+		})
+	}
+	if entrySize(entry) > maxAnswer {
+		entry.Reasoning = ""
+	}
+	if dropped := len(resp.Calls) - len(entry.Calls); dropped > 0 {
+		return entry, &task.Notice{Text: fmt.Sprintf(
+			"[agentd] You asked for %d calls at once; the first %d were taken, %d were not.", len(resp.Calls), maxCalls, dropped)}
+	}
+	return entry, nil
+}
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func entrySize(e *task.Assistant) int {
+	size := len(e.Text) + len(e.Reasoning)
+	for _, c := range e.Calls {
+		size += len(c.Name) + len(c.Arguments)
+	}
+	return size
+}
+
+func countStep(e *task.Assistant) task.Usage {
+	used := e.Usage
+	used.Steps = 1
+	return used
+}
+
+// callFailed ends the task, or keeps what had come when it is being stopped.
+func (a *Agent) callFailed(ctx context.Context, live *liveCall, err error) (bool, error) {
+	if live.commitErr != nil {
+		return false, live.commitErr
+	}
+	if ctx.Err() != nil {
+		a.partial = &task.Assistant{Step: live.step, Text: valid(live.text.String()), Partial: true}
+		return false, err
+	}
+	finish := task.Finish{State: task.Failed, Reason: task.ModelError, Error: oneLine(err)}
+	var failure *model.Error
+	if errors.As(err, &failure) && failure.Class == model.ContextOverflow {
+		finish.Reason = task.ContextOverflow
+	}
+	a.Log.Warn("model call failed", "task", a.Task.ID, "step", live.step, "error", err)
+	return true, a.end(ctx, nil, task.Usage{}, finish)
+}
+
+// oneLine is an error's sentence for people, never its cause.
+func oneLine(err error) string {
+	text := err.Error()
+	var failure *model.Error
+	if errors.As(err, &failure) {
+		text = failure.Message
+	} else if e := errdefs.As(err); e.Kind != errdefs.Internal {
+		text = e.Message
+	}
+	line, _, _ := strings.Cut(valid(text), "\n")
+	return line[:min(len(line), 1024)]
+}
+
+func (a *Agent) specs() []model.Tool {
+	specs := a.Tools.Specs()
+	tools := make([]model.Tool, len(specs))
+	for i, s := range specs {
+		tools[i] = model.Tool{Name: s.Name, Description: s.Description, Parameters: s.Parameters}
+	}
+	return tools
+}
+
+// liveCall is one model call under way.
+type liveCall struct {
+	agent     *Agent
+	step      int
+	attempt   int
+	text      strings.Builder // of this attempt
+	paused    bool
+	commitErr error // of a change of state on the way
+}
+
+// ask makes the call. A commit that fails on the way ends it.
+func (l *liveCall) ask(ctx context.Context, req model.Request) (model.Response, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return l.agent.Model.Call(ctx, req, func(e model.Event) {
+		if err := l.on(ctx, e); err != nil && l.commitErr == nil {
+			l.commitErr = err
+			cancel()
+		}
+	})
+}
+
+func (l *liveCall) on(ctx context.Context, event model.Event) error {
+	a := l.agent
+	switch e := event.(type) {
+	case *model.TextDelta:
+		l.text.WriteString(e.Text)
+		a.Deltas(task.Delta{Step: l.step, Attempt: l.attempt, Text: valid(e.Text)})
+	case *model.Retrying:
+		l.text.Reset()
+		l.attempt = e.Attempt
+		a.Deltas(task.Delta{Step: l.step, Attempt: l.attempt, Reset: true})
+	case *model.Pausing:
+		if e.Until.Sub(a.Now()) >= minPause && !l.paused {
+			l.paused = true
+			return a.Slots.Pause(ctx)
+		}
+	case *model.Resuming:
+		if l.paused {
+			l.paused = false
+			return a.Slots.Proceed(ctx)
+		}
+	}
+	return nil
+}

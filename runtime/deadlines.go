@@ -1,0 +1,116 @@
+package runtime
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/journal"
+	"github.com/agentd-dev/agentd/runtime/task"
+)
+
+// deadlines is the heap of what is due. It is a hint: what fires is looked up in the store.
+type deadlines struct {
+	changed chan struct{} // the earliest may have changed
+
+	mu   sync.Mutex
+	heap dueHeap
+}
+
+func newDeadlines() *deadlines { return &deadlines{changed: make(chan struct{}, 1)} }
+
+func (d *deadlines) add(due journal.Due) {
+	d.mu.Lock()
+	heap.Push(&d.heap, due)
+	d.mu.Unlock()
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+}
+
+// timer fires when the earliest is due; never when there is none.
+func (d *deadlines) timer(now time.Time) *time.Timer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.heap) == 0 {
+		t := time.NewTimer(time.Hour)
+		t.Stop()
+		return t
+	}
+	return time.NewTimer(max(d.heap[0].At.Sub(now), 0))
+}
+
+// take removes what is due now.
+func (d *deadlines) take(now time.Time) []journal.Due {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var due []journal.Due
+	for len(d.heap) > 0 && !d.heap[0].At.After(now) {
+		due = append(due, heap.Pop(&d.heap).(journal.Due))
+	}
+	return due
+}
+
+// dueHeap orders by time, for container/heap.
+type dueHeap []journal.Due
+
+// Len is for container/heap.
+func (h dueHeap) Len() int { return len(h) }
+
+// Less is for container/heap.
+func (h dueHeap) Less(i, j int) bool { return h[i].At.Before(h[j].At) }
+
+// Swap is for container/heap.
+func (h dueHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push is for container/heap.
+func (h *dueHeap) Push(x any) { *h = append(*h, x.(journal.Due)) }
+
+// Pop is for container/heap.
+func (h *dueHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return last
+}
+
+// fire does what a deadline is for, if it still stands. While the store is stalled it waits.
+func (s *Supervisor) fire(ctx context.Context, d journal.Due) {
+	if err := s.persist(ctx, func() error { return s.fireOnce(ctx, d) }); err != nil {
+		s.cfg.Log.Error("a deadline had no effect; the next start fires it again", "task", d.TaskID, "error", err)
+	}
+}
+
+func (s *Supervisor) fireOnce(ctx context.Context, d journal.Due) error {
+	row, err := s.cfg.Journal.Task(ctx, d.TaskID)
+	if err != nil || row.Value.State.Terminal() {
+		return err
+	}
+	due, err := s.cfg.Journal.Due(ctx, row.Value.Team, d.TaskID, d.Kind)
+	if errdefs.Is(err, errdefs.RecordNotFound) || (err == nil && !due.Value.At.Equal(d.At)) {
+		return nil // taken away, or moved: then the other one fires
+	}
+	if err != nil {
+		return err
+	}
+	switch d.Kind {
+	case journal.DueResume:
+		return s.comeBack(ctx, row.Value)
+	case journal.DueStop:
+		return s.escalate(ctx, row.Value)
+	case journal.DueTimeout:
+		return s.order(ctx, d.TaskID, task.StopOrder{
+			Level: task.Cancel, State: task.Failed, Reason: task.Timeout, Message: "the wall time is over",
+			CancelTimeout: task.DefaultCancelTimeout,
+		}, nil)
+	case journal.DueReattach:
+		return s.order(ctx, d.TaskID, task.StopOrder{
+			Level: task.Cancel, State: task.Killed, Reason: task.StoppedByClient,
+			Message: "the client did not come back", CancelTimeout: task.DefaultCancelTimeout,
+		}, nil)
+	}
+	return nil
+}

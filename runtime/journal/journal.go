@@ -1,0 +1,245 @@
+// Package journal is the schema on disk: typed rows over store.Store, and the one door for writes. It says how rows are
+// written; nouns say what changes, runtime says when.
+//
+// Everything durable is a Batch that Commit writes as a whole. The schema, as partition, then log or record:
+//
+//	daemon
+//	  daemon            record  DaemonRow      store id, starts, schema version, clean stop
+//	  ids               record  IDsRow         next block of ids, next team
+//	  probe             record  -              what ends a stall when it can be written
+//	  block/N           record  BlockRow       owner of the ids N*1000 to N*1000+999
+//	  team/ID           record  TeamRow        list of teams
+//	  name/LOWER        record  TeamRefRow     team of a name, create-only
+//	  root/HASH         record  TeamRefRow     team of a workspace, create-only
+//	t-N
+//	  owner             record  OwnerRow       fence: the daemon's start that owns the partition
+//	  created           log     CreatedRow     tasks in the order of their creation
+//	  task/ID           record  TaskRow        the task
+//	  live/ID           record  LiveRow        exists while the task lives; guards its loop's writes
+//	  child/PARENT/ID   record  ChildRow       children of a task
+//	  usage/ID          record  vector         usage of the task and those below it
+//	  entry/ID          log     EntryRow       the transcript
+//	  result/ID         record  ResultRow      what it concluded
+//	  output/ID/CALL/N  record  bytes          whole output of a call, in pieces
+//	  process/ID/CALL   record  ProcessRow     process trees let loose
+//	  mail/ID           log     MailRow        accepted mail
+//	  inbox/ID          record  vector         count and bytes of accepted mail; its revision guards a turn's end
+//	  mailbox/ID        record  MailboxRow     what was taken of the mail
+//	  request/HASH      record  RequestRow     first outcomes of request ids
+//	  requests          log     RequestSeenRow request ids in the order of their arrival
+//	  due/ID/KIND       record  DueRow         deadlines
+//	  feed              log     FeedRow        what watchers will read
+//
+// A test compares this drawing with a real file.
+package journal
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	storev1 "github.com/agentd-dev/agentd/gen/agentd/store/v1"
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/store"
+)
+
+const daemonPart store.Partition = "daemon"
+
+// Journal reads and writes typed rows. All methods are safe for concurrent use.
+type Journal struct {
+	st     store.Store
+	now    func() time.Time
+	log    *slog.Logger
+	daemon *storev1.DaemonRow // as this start wrote it
+	clean  bool               // the daemon before stopped in order
+	stall  *stall
+
+	mu       sync.Mutex
+	fences   map[string]store.Guard   // by team
+	ids      map[string][]idRange     // reserved ids by team
+	owners   map[uint64]string        // team by block of ids; never changes
+	watchers map[string]chan struct{} // closed at the next entry, by team and log
+}
+
+// Rev is the revision of a record: the position of its last write.
+type Rev = store.Pos
+
+// Row is a value with the revision that guards its next change.
+type Row[T any] struct {
+	Value T
+	Rev   Rev
+}
+
+// Open brings the schema up to date and writes this start. It answers SchemaTooNew for a store of a newer agentd.
+func Open(ctx context.Context, st store.Store, now func() time.Time, log *slog.Logger) (*Journal, error) {
+	j := &Journal{
+		st: st, now: now, log: log, stall: newStall(),
+		fences: map[string]store.Guard{}, ids: map[string][]idRange{}, owners: map[uint64]string{},
+		watchers: map[string]chan struct{}{},
+	}
+	row := &storev1.DaemonRow{Schema: uint32(schemaVersion())}
+	rev, err := j.get(ctx, daemonPart, "daemon", row)
+	switch {
+	case errdefs.Is(err, errdefs.RecordNotFound):
+		row.StoreId = newStoreID()
+		row.Clean = true
+	case err != nil:
+		return nil, err
+	}
+	if err := j.migrate(ctx, row, rev); err != nil {
+		return nil, err
+	}
+	j.clean = row.GetClean()
+	row.Starts++
+	row.Clean = false
+	j.daemon = row
+	return j, j.putDaemon(ctx)
+}
+
+// newStoreID is random, and short enough for a process's environment.
+func newStoreID() string {
+	var b [8]byte
+	rand.Read(b[:]) // never fails; see crypto/rand
+	return hex.EncodeToString(b[:])
+}
+
+func (j *Journal) putDaemon(ctx context.Context) error {
+	value, err := proto.Marshal(j.daemon)
+	if err != nil {
+		return errdefs.Wrap(err, errdefs.Internal, errdefs.Fault, "daemon", "the daemon's row can't be encoded")
+	}
+	return j.commit(ctx, store.Batch{Part: daemonPart, Ops: []store.Op{{Kind: store.Put, Name: "daemon", Value: value}}})
+}
+
+// StoreID is the random id of the store; it marks the processes of its tasks.
+func (j *Journal) StoreID() string { return j.daemon.GetStoreId() }
+
+// CleanStop tells whether the daemon before this one stopped in order: then no restart is counted as a crash (D6).
+func (j *Journal) CleanStop() bool { return j.clean }
+
+// MarkClean records that this daemon stops in order. Nothing is committed after it.
+func (j *Journal) MarkClean(ctx context.Context) error {
+	j.daemon.Clean = true
+	return j.putDaemon(ctx)
+}
+
+// Commit writes the batch as a whole; nil means that it is on disk. Once it is handed over it is not taken back: end
+// ctx only to give up waiting before that. After a commit the followers of its transcripts are woken.
+//
+// Errors with reason Conflict, Fenced, TooLarge, BadArgument and StoreStalled mean that nothing was written;
+// OutcomeUnknown that it may still land: load again and go on.
+func (j *Journal) Commit(ctx context.Context, b *Batch) error {
+	if b.err != nil {
+		return b.err
+	}
+	fence, err := j.fence(ctx, b.team)
+	if err != nil {
+		return err
+	}
+	if err := j.commit(ctx, store.Batch{Part: part(b.team), Fence: fence, Guards: b.guards, Ops: b.ops}); err != nil {
+		return err
+	}
+	j.wake(b)
+	return nil
+}
+
+// commit is the one call of store.Commit. While the store is stalled it is not even tried.
+func (j *Journal) commit(ctx context.Context, b store.Batch) error {
+	if err := j.stall.check(); err != nil {
+		return err
+	}
+	_, err := j.st.Commit(ctx, b)
+	if errdefs.Is(err, errdefs.StoreStalled) || errdefs.Is(err, errdefs.OutcomeUnknown) {
+		j.stall.begin(err)
+	}
+	return err
+}
+
+// fence gives the guard that keeps an older daemon out of a team's partition, writing it at first use.
+func (j *Journal) fence(ctx context.Context, team string) (store.Guard, error) {
+	j.mu.Lock()
+	g, ok := j.fences[team]
+	j.mu.Unlock()
+	if ok {
+		return g, nil
+	}
+	row := &storev1.OwnerRow{}
+	rev, err := j.get(ctx, part(team), "owner", row)
+	if err != nil && !errdefs.Is(err, errdefs.RecordNotFound) {
+		return g, err
+	}
+	if row.GetStart() != j.daemon.GetStarts() {
+		value, err := proto.Marshal(&storev1.OwnerRow{Start: j.daemon.GetStarts()})
+		if err != nil {
+			return g, errdefs.Wrap(err, errdefs.Internal, errdefs.Fault, team, "the owner's row can't be encoded")
+		}
+		err = j.commit(ctx, store.Batch{
+			Part: part(team), Guards: []store.Guard{{Key: "owner", Rev: rev}},
+			Ops: []store.Op{{Kind: store.Put, Name: "owner", Value: value}},
+		})
+		if err != nil && !errdefs.Is(err, errdefs.Conflict) {
+			return g, err
+		}
+		if rev, err = j.get(ctx, part(team), "owner", row); err != nil {
+			return g, err
+		}
+	}
+	g = store.Guard{Key: "owner", Rev: rev}
+	j.mu.Lock()
+	j.fences[team] = g
+	j.mu.Unlock()
+	return g, nil
+}
+
+// Follow gives a channel that is closed when the task's transcript grows. Take it before reading to the end.
+func (j *Journal) Follow(team, id string) <-chan struct{} {
+	key := team + "/" + entryLog(id)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	ch, ok := j.watchers[key]
+	if !ok {
+		ch = make(chan struct{})
+		j.watchers[key] = ch
+	}
+	return ch
+}
+
+// wake tells followers that there is more. The owner of a partition is the only one that appends to it, so its own
+// commits are all there is to tell.
+func (j *Journal) wake(b *Batch) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, op := range b.ops {
+		if op.Kind != store.Append {
+			continue
+		}
+		key := b.team + "/" + op.Name
+		if ch, ok := j.watchers[key]; ok {
+			close(ch)
+			delete(j.watchers, key)
+		}
+	}
+}
+
+func part(team string) store.Partition { return store.Partition(team) }
+
+// get reads one record into row and gives its revision.
+func (j *Journal) get(ctx context.Context, p store.Partition, key string, row proto.Message) (store.Pos, error) {
+	rec, err := j.st.Get(ctx, p, key)
+	if err != nil {
+		return 0, err
+	}
+	return rec.Rev, decode(key, rec.Value, row)
+}
+
+func decode(key string, value []byte, row proto.Message) error {
+	if err := proto.Unmarshal(value, row); err != nil {
+		return errdefs.Wrap(err, errdefs.DataLoss, errdefs.RecordCorrupt, key, "row %s can't be decoded", key)
+	}
+	return nil
+}

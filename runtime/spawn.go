@@ -1,0 +1,356 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/grant"
+	"github.com/agentd-dev/agentd/runtime/journal"
+	"github.com/agentd-dev/agentd/runtime/roster"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/view"
+)
+
+// Limits of a spawn (N8).
+const (
+	maxPrompt   = 256 << 10 // bytes of the prompt and the inputs together
+	maxInputs   = 32        // named texts
+	maxName     = 64        // bytes of a named text's name, or of a model's
+	maxLine     = 1 << 10   // bytes of a line for people
+	maxMaxSteps = 1000      // model calls a turn
+	maxWallTime = 365 * 24 * time.Hour
+)
+
+func tooLarge(field string, size, limit int) error {
+	return &errdefs.Error{
+		Kind: errdefs.InvalidArgument, Reason: errdefs.TooLarge, Subject: field, Field: field,
+		Message: fmt.Sprintf("%s: it has %d bytes; the limit is %d", field, size, limit),
+	}
+}
+
+// Run spawns an assignment and waits for its result: the one typed entry for host code and tools. The task goes on when
+// ctx ends.
+func (s *Supervisor) Run(ctx context.Context, a task.Assignment) (task.Result, error) {
+	id, err := s.Spawn(ctx, a)
+	if err != nil {
+		return task.Result{}, err
+	}
+	var result task.Result
+	err = s.cfg.View.Output(ctx, view.OutputRequest{TaskID: id, Terminal: true, Tail: 1}, func(item view.Item) error {
+		if item.Outcome != nil {
+			result = *item.Outcome
+		}
+		return nil
+	})
+	return result, err
+}
+
+// Spawn makes a task durable as QUEUED (S2) and lets it run. With a request id that was used before it gives the task of
+// then.
+func (s *Supervisor) Spawn(ctx context.Context, a task.Assignment) (task.ID, error) {
+	if err := s.ready(); err != nil {
+		return "", err
+	}
+	if err := s.check(a); err != nil {
+		return "", err
+	}
+	ctx = context.WithoutCancel(ctx)
+	team, workspace, err := s.place(ctx, a)
+	if err != nil {
+		return "", err
+	}
+	body := a
+	body.RequestID, body.Caller = "", ""
+	r := newRequest(a.Caller, a.RequestID, body)
+	for {
+		if found, known, err := s.first(ctx, team.ID, r); err != nil {
+			return "", err
+		} else if known {
+			return found.TaskID, s.reattach(ctx, found.TaskID)
+		}
+		id, err := s.register(ctx, a, team, workspace, r)
+		if errdefs.Is(err, errdefs.Conflict) {
+			continue // the parent changed, or the same request id was first
+		}
+		if err == nil {
+			s.enqueue(id)
+		}
+		return id, err
+	}
+}
+
+// check refuses what is wrong with an assignment by itself.
+func (s *Supervisor) check(a task.Assignment) error {
+	switch {
+	case strings.TrimSpace(a.Prompt) == "":
+		return errdefs.BadField("prompt", "must not be empty; say what is to be done")
+	case len(a.Inputs) > maxInputs:
+		return errdefs.BadField("inputs", "there are %d; the limit is %d", len(a.Inputs), maxInputs)
+	case len(a.Description) > maxLine:
+		return tooLarge("description", len(a.Description), maxLine)
+	case len(a.Model) > maxName:
+		return tooLarge("model", len(a.Model), maxName)
+	case a.Agent != "" && a.Agent != DefaultAgent:
+		return errdefs.New(errdefs.NotFound, errdefs.AgentNotFound, a.Agent,
+			"there is no agent definition %q; there is %q", a.Agent, DefaultAgent)
+	case s.cfg.DefaultModel == "":
+		return errdefs.New(errdefs.FailedPrecondition, errdefs.ModelNotConfigured, "", "%s", s.cfg.ModelHint)
+	}
+	size := len(a.Prompt)
+	for i, in := range a.Inputs {
+		size += len(in.Text)
+		field := fmt.Sprintf("inputs[%d]", i)
+		switch {
+		case in.Name == "" || len(in.Name) > maxName:
+			return errdefs.BadField(field+".name", "must be 1 to %d bytes", maxName)
+		case (in.Text == "") == (in.TaskID == ""):
+			return errdefs.BadField(field, "needs a text or a task_id")
+		}
+	}
+	if size > maxPrompt {
+		return tooLarge("prompt", size, maxPrompt)
+	}
+	if err := checkBudget(a.Budget); err != nil {
+		return err
+	}
+	return checkRequestID(a.RequestID)
+}
+
+func checkBudget(b task.Budget) error {
+	switch {
+	case b.MaxSteps < 0 || b.MaxSteps > maxMaxSteps:
+		return errdefs.BadField("budget.max_steps", "must be 1 to %d, or 0 for %d", maxMaxSteps, task.DefaultMaxSteps)
+	case b.Steps < 0:
+		return errdefs.BadField("budget.steps", "must not be negative; 0 is no bound")
+	case b.Tokens < 0:
+		return errdefs.BadField("budget.tokens", "must not be negative; 0 is no bound")
+	case b.WallTime < 0 || b.WallTime > maxWallTime:
+		return errdefs.BadField("budget.wall_time", "must be 0 to %s; 0 is no bound", maxWallTime)
+	}
+	return nil
+}
+
+// place finds the team and the workspace of an assignment (N1).
+func (s *Supervisor) place(ctx context.Context, a task.Assignment) (roster.Team, string, error) {
+	workspace := ""
+	if a.Workspace != "" {
+		var err error
+		if workspace, err = s.canonical(a.Workspace); err != nil {
+			return roster.Team{}, "", err
+		}
+	}
+	team, err := s.teamFor(ctx, a, workspace)
+	if err != nil {
+		return team, "", err
+	}
+	if workspace == "" {
+		workspace = team.Workspace
+	}
+	if workspace == "" {
+		return team, "", errdefs.New(errdefs.FailedPrecondition, errdefs.NoWorkspace, team.Name,
+			"the spawn names no workspace and team %q has none; give an absolute directory", team.Name)
+	}
+	return team, workspace, nil
+}
+
+// canonical resolves a workspace, which must exist and lie beneath a --workspace root when there is any.
+func (s *Supervisor) canonical(dir string) (string, error) {
+	if !filepath.IsAbs(dir) {
+		return "", errdefs.BadField("workspace", "%q is not absolute; the daemon's own directory means nothing to you", dir)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", errdefs.BadField("workspace", "%q can't be used: %v", dir, err)
+	}
+	stat, err := os.Stat(real)
+	if err != nil || !stat.IsDir() {
+		return "", errdefs.BadField("workspace", "%q is not a directory", dir)
+	}
+	if !utf8.ValidString(real) {
+		return "", errdefs.BadField("workspace", "%q is not valid UTF-8", dir)
+	}
+	for _, root := range s.cfg.Workspaces {
+		if grant.Beneath(root, real) {
+			return real, nil
+		}
+	}
+	if len(s.cfg.Workspaces) > 0 {
+		return "", errdefs.New(errdefs.PermissionDenied, errdefs.WorkspaceNotAllowed, real,
+			"workspace %s lies beneath none of %s", real, strings.Join(s.cfg.Workspaces, ", "))
+	}
+	return real, nil
+}
+
+// teamFor finds the named team, or the one of the workspace, or the default; the latter two are made when needed.
+func (s *Supervisor) teamFor(ctx context.Context, a task.Assignment, workspace string) (roster.Team, error) {
+	j := s.cfg.Journal
+	if a.Parent != "" && a.Team == "" {
+		parent, err := j.Task(ctx, a.Parent)
+		if err != nil {
+			return roster.Team{}, err
+		}
+		return j.Team(ctx, parent.Value.Team)
+	}
+	name, root, find := a.Team, "", func() (roster.Team, error) { return j.TeamByName(ctx, a.Team) }
+	switch {
+	case a.Team != "" && !strings.EqualFold(a.Team, roster.DefaultTeam):
+		return find()
+	case a.Team != "" || workspace == "":
+		name, find = roster.DefaultTeam, func() (roster.Team, error) { return j.TeamByName(ctx, roster.DefaultTeam) }
+		if len(s.cfg.Workspaces) > 0 {
+			root = s.cfg.Workspaces[0]
+		}
+	default:
+		sum := sha256.Sum256([]byte(workspace))
+		name, root = roster.NameFor(workspace, hex.EncodeToString(sum[:])), workspace
+		find = func() (roster.Team, error) { return j.TeamByRoot(ctx, workspace) }
+	}
+	team, err := find()
+	if !errdefs.Is(err, errdefs.TeamNotFound) {
+		return team, err
+	}
+	team, err = j.CreateTeam(ctx, name, root)
+	if errdefs.Is(err, errdefs.NameTaken) || errdefs.Is(err, errdefs.Conflict) {
+		return find() // somebody else made it meanwhile
+	}
+	return team, err
+}
+
+// register commits the task with its opening, its request id and its place below its parent.
+func (s *Supervisor) register(
+	ctx context.Context, a task.Assignment, team roster.Team, workspace string, r *requestRow,
+) (task.ID, error) {
+	opening, err := s.opening(ctx, a, team)
+	if err != nil {
+		return "", err
+	}
+	n, err := s.cfg.Journal.NextID(ctx, team.ID)
+	if err != nil {
+		return "", err
+	}
+	b := s.cfg.Journal.Batch(team.ID)
+	t := task.Task{
+		ID: task.NewID(task.Subagent, n), Team: team.ID, Kind: task.Subagent, State: task.Queued, Incarnation: 1,
+		Agent: cmp.Or(a.Agent, DefaultAgent), Model: cmp.Or(a.Model, s.cfg.DefaultModel),
+		Description: cmp.Or(a.Description, firstLine(a.Prompt)), Workspace: workspace,
+		Grant: grant.ForWorkspace(workspace, s.cfg.Tools.Names()), Budget: a.Budget,
+		CancelOnDisconnect: a.CancelOnDisconnect, Created: b.Now(),
+	}
+	t.Budget.MaxSteps = cmp.Or(t.Budget.MaxSteps, task.DefaultMaxSteps)
+	if a.Parent != "" {
+		if err := s.adopt(ctx, &t, a.Parent, b); err != nil {
+			return "", err
+		}
+	}
+	b.CreateTask(t)
+	b.Append(t.ID, &task.Input{From: a.From, Text: opening})
+	if r != nil {
+		r.outcome.TaskID = t.ID
+		r.put(b)
+	}
+	return t.ID, s.cfg.Journal.Commit(ctx, b)
+}
+
+// adopt makes t a child. The batch holds only while the parent stays as it is, so a stop that comes between finds the
+// child or refuses it (T2).
+func (s *Supervisor) adopt(ctx context.Context, t *task.Task, parent task.ID, b *journal.Batch) error {
+	row, err := s.cfg.Journal.Task(ctx, parent)
+	if err != nil {
+		return err
+	}
+	p := row.Value
+	switch {
+	case p.Team != t.Team:
+		return errdefs.BadField("parent_task_id", "task %s belongs to another team", parent)
+	case p.State.Terminal():
+		return errdefs.New(errdefs.FailedPrecondition, errdefs.TaskEnded, string(parent), "parent %s has ended", parent)
+	case p.State == task.Stopping:
+		return errdefs.New(errdefs.FailedPrecondition, errdefs.TaskStopping, string(parent), "parent %s is stopping", parent)
+	case p.Depth() >= task.MaxDepth:
+		return errdefs.New(errdefs.FailedPrecondition, errdefs.DepthExceeded, string(parent),
+			"parent %s has depth %d; %d is the limit", parent, p.Depth(), task.MaxDepth)
+	case p.Grant.ReadableRoot(t.Workspace) == "" || p.Grant.WritableRoot(t.Workspace) == "":
+		return errdefs.New(errdefs.PermissionDenied, errdefs.WorkspaceNotAllowed, t.Workspace,
+			"parent %s is not granted %s; it is granted %s", parent, t.Workspace, strings.Join(p.Grant.Writable, ", "))
+	}
+	t.Parent, t.Ancestors = parent, append([]task.ID{parent}, p.Ancestors...)
+	b.GuardTask(row)
+	return nil
+}
+
+// opening is the assignment as the agent reads it: the prompt, then each input under its heading.
+func (s *Supervisor) opening(ctx context.Context, a task.Assignment, team roster.Team) (string, error) {
+	text := a.Prompt
+	for i, in := range a.Inputs {
+		body := in.Text
+		if in.TaskID != "" {
+			summary, err := s.summary(ctx, in.TaskID, team, fmt.Sprintf("inputs[%d].task_id", i))
+			if err != nil {
+				return "", err
+			}
+			body = summary
+		}
+		text += fmt.Sprintf("\n\n## %s\n\n%s", in.Name, body)
+	}
+	if len(text) > maxPrompt+maxInputs*maxName {
+		return "", tooLarge("inputs", len(text), maxPrompt)
+	}
+	return text, nil
+}
+
+// summary is what an ended task of the same team concluded.
+func (s *Supervisor) summary(ctx context.Context, id task.ID, team roster.Team, field string) (string, error) {
+	row, err := s.cfg.Journal.Task(ctx, id)
+	switch {
+	case err != nil:
+		return "", err
+	case row.Value.Team != team.ID:
+		return "", errdefs.BadField(field, "task %s belongs to another team", id)
+	case !row.Value.State.Terminal():
+		return "", errdefs.BadField(field, "task %s has not ended yet", id)
+	}
+	report, _, err := s.cfg.Journal.Result(ctx, team.ID, id)
+	return report.Summary, err
+}
+
+// firstLine is the start of a prompt as a description.
+func firstLine(prompt string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(prompt), "\n")
+	if r := []rune(line); len(r) > 80 {
+		return string(r[:80]) + "…"
+	}
+	return line
+}
+
+// reattach takes away the deadline of a client that came back (T6).
+func (s *Supervisor) reattach(ctx context.Context, id task.ID) error {
+	row, err := s.cfg.Journal.Task(ctx, id)
+	if err != nil || !row.Value.CancelOnDisconnect || row.Value.State.Terminal() {
+		return err
+	}
+	b := s.cfg.Journal.Batch(row.Value.Team)
+	b.DeleteDue(id, journal.DueReattach)
+	return s.cfg.Journal.Commit(ctx, b)
+}
+
+// Disconnected tells that the stream of a cancel_on_disconnect spawn broke: its task is canceled (T6). Any other task is
+// left alone.
+func (s *Supervisor) Disconnected(ctx context.Context, id task.ID) error {
+	row, err := s.cfg.Journal.Task(ctx, id)
+	if err != nil || !row.Value.CancelOnDisconnect || s.isDraining() {
+		return err
+	}
+	return s.order(context.WithoutCancel(ctx), id, task.StopOrder{
+		Level: task.Cancel, State: task.Killed, Reason: task.StoppedByClient, Message: "the client disconnected",
+		CancelTimeout: task.DefaultCancelTimeout,
+	}, nil)
+}

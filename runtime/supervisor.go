@@ -1,0 +1,192 @@
+// Package runtime is the Supervisor: it owns every task's loop from the queue to the terminal state. A spawn is
+// acknowledged when it is on disk; work belongs to the supervisor, never to the call that asked for it; and a restart
+// finds in the store all there is to go on with.
+package runtime
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/journal"
+	"github.com/agentd-dev/agentd/runtime/model"
+	"github.com/agentd-dev/agentd/runtime/sandbox"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/tool"
+	"github.com/agentd-dev/agentd/runtime/view"
+)
+
+// DefaultAgent is the definition of a spawn that names none.
+const DefaultAgent = "general"
+
+// drainTime is how long running steps get when the daemon stops.
+const drainTime = 20 * time.Second
+
+// pruneEvery is how often rows that have served their time are dropped.
+const pruneEvery = time.Hour
+
+// Processes is what the supervisor needs of a sandbox.
+type Processes interface {
+	// Shell gives one start of a task its shell.
+	Shell(o sandbox.Owner, env []string, started sandbox.Started, ended sandbox.Ended) sandbox.Shell
+	// Kill ends all processes of a task and counts them.
+	Kill(ctx context.Context, taskID string) (int, error)
+	// Sweep ends what an earlier daemon left, but for the tasks to keep.
+	Sweep(ctx context.Context, recorded []sandbox.Process, keep func(taskID string) bool) (int, error)
+}
+
+// Config is what a Supervisor works with.
+type Config struct {
+	Journal      *journal.Journal
+	Model        model.Model
+	DefaultModel string // of spawns that name none; empty: no model is configured
+	ModelHint    string // what to do then (N6)
+	Tools        tool.Set
+	Processes    Processes
+	View         *view.View
+	Live         *view.Live // takes live text
+	Workspaces   []string   // canonical roots that workspaces must lie beneath; empty: anywhere
+	MaxRunning   int        // loops at once
+	Now          func() time.Time
+	Log          *slog.Logger
+}
+
+// Supervisor runs tasks. Its methods are safe for concurrent use.
+type Supervisor struct {
+	cfg        Config
+	due        *deadlines
+	draining   <-chan struct{} // closed when no new step may begin
+	drainCtx   context.Context // ends then too
+	beginDrain context.CancelFunc
+	suspects   chan task.ID // to be resumed alone
+	work       sync.WaitGroup
+
+	mu      sync.Mutex
+	ctx     context.Context // of all work; nil before Serve and after its end
+	queue   []task.ID       // waits for a slot
+	back    []chan struct{} // waits for a slot too, and goes first
+	used    int             // slots in use
+	held    bool            // a suspect is alone: no other task starts
+	loops   map[task.ID]*loop
+	stopped bool
+}
+
+// loop is a task's goroutine.
+type loop struct {
+	cancel context.CancelCauseFunc
+	reaped int  // processes killed by stops
+	ended  bool // the task is terminal although the goroutine has not returned
+}
+
+// New makes a supervisor; Serve starts it.
+func New(cfg Config) *Supervisor {
+	ctx, cancel := context.WithCancel(context.Background()) // the root of the stop signal, not of any work
+	return &Supervisor{
+		cfg: cfg, due: newDeadlines(), draining: ctx.Done(), drainCtx: ctx, beginDrain: cancel,
+		suspects: make(chan task.ID, 1), loops: map[task.ID]*loop{},
+	}
+}
+
+// Serve recovers what the store says is unfinished and works until ctx ends. Then no new step begins, running steps get
+// 20 s, and what still runs is cut off at its last commit.
+func (s *Supervisor) Serve(ctx context.Context) error {
+	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(context.Canceled)
+	s.mu.Lock()
+	s.ctx = work
+	s.mu.Unlock()
+	if err := s.recover(ctx); err != nil {
+		return err
+	}
+	s.background(func() { s.resumeSuspects(work) })
+	s.loopDeadlines(ctx)
+	s.drain(cut)
+	return nil
+}
+
+// loopDeadlines fires what is due and prunes, until ctx ends.
+func (s *Supervisor) loopDeadlines(ctx context.Context) {
+	prune := time.NewTicker(pruneEvery)
+	defer prune.Stop()
+	for {
+		timer := s.due.timer(s.cfg.Now())
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-prune.C:
+			s.background(func() { s.prune(ctx) })
+		case <-s.due.changed:
+		case <-timer.C:
+			for _, d := range s.due.take(s.cfg.Now()) {
+				s.background(func() { s.fire(ctx, d) })
+			}
+		}
+		timer.Stop()
+	}
+}
+
+func (s *Supervisor) prune(ctx context.Context) {
+	teams, err := s.cfg.Journal.Teams(ctx)
+	for _, team := range teams {
+		if err == nil {
+			err = s.cfg.Journal.Prune(ctx, team.ID)
+		}
+	}
+	if err != nil {
+		s.cfg.Log.Warn("old rows were not dropped; the next hour tries again", "error", err)
+	}
+}
+
+func (s *Supervisor) drain(cut context.CancelCauseFunc) {
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+	s.beginDrain()
+	done := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return
+	case <-time.After(drainTime):
+		s.cfg.Log.Warn("running steps are cut off at their last commit")
+	}
+	cut(errShutdown)
+	<-done
+}
+
+// background runs f as work of the supervisor, unless it has stopped.
+func (s *Supervisor) background(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.work.Go(f)
+	}
+}
+
+// Counts tells how many tasks wait for a slot, how many loops are at work, and how many did not return after a KILL.
+func (s *Supervisor) Counts() (queued, running, stuck int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.loops {
+		if l.ended {
+			stuck++
+		}
+	}
+	return len(s.queue), s.used - stuck, stuck
+}
+
+// ready refuses calls that come too early or too late.
+func (s *Supervisor) ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || s.ctx == nil {
+		return errdefs.New(errdefs.Unavailable, errdefs.ShuttingDown, "", "the daemon is not ready or is stopping; try again soon")
+	}
+	return nil
+}

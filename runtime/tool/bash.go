@@ -1,0 +1,76 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/agentd-dev/agentd/runtime/sandbox"
+)
+
+const (
+	bashTimeout = 2 * time.Minute // by default
+	bashMax     = 10 * time.Minute
+)
+
+type bashArgs struct {
+	Command     string `json:"command"`
+	TimeoutMS   int    `json:"timeout_ms,omitempty"`
+	Description string `json:"description,omitempty"`
+}
+
+func bashTool() Tool {
+	return builtin[bashArgs]{
+		spec: Spec{
+			Name: "bash",
+			Description: "Run a command line in the workspace with sh and wait for its end. Gives its output and, as the last " +
+				"line, how it ended. Every call starts a new shell, without input; what it leaves running is killed.",
+			Parameters: schema(`
+				"command":{"type":"string","minLength":1,"description":"command line"},
+				"timeout_ms":{"type":"integer","minimum":1,"maximum":600000,"description":"milliseconds until it is killed (default 120000)"},
+				"description":{"type":"string","description":"what it does, in a few words"}`, "command"),
+		},
+		run: bash,
+	}
+}
+
+func bash(ctx context.Context, call Call, args bashArgs) (Answer, error) {
+	if strings.TrimSpace(args.Command) == "" {
+		return Answer{}, invalid("command", "must not be empty")
+	}
+	if strings.ContainsRune(args.Command, 0) {
+		return Answer{}, invalid("command", "must not hold a NUL byte")
+	}
+	if err := within("timeout_ms", args.TimeoutMS, 1, int(bashMax.Milliseconds())); err != nil {
+		return Answer{}, err
+	}
+	timeout := time.Duration(orDefault(args.TimeoutMS, int(bashTimeout.Milliseconds()))) * time.Millisecond
+	exit, err := call.Scope.Shell.Run(ctx, sandbox.Command{
+		CallID: call.ID, Line: args.Command, Dir: call.Scope.Workspace, Timeout: timeout,
+	})
+	if err != nil {
+		return Answer{Text: string(exit.Output)}, err
+	}
+	return Answer{Text: transcriptOf(exit, timeout)}, nil
+}
+
+// transcriptOf is the output with a last line that tells the end.
+func transcriptOf(exit sandbox.Exit, timeout time.Duration) string {
+	out := string(exit.Output)
+	if out != "" && !strings.HasSuffix(out, "\n") {
+		out += "\n"
+	}
+	if exit.Dropped > 0 {
+		out += fmt.Sprintf("[%d bytes in the middle of this output were too many and are lost]\n", exit.Dropped)
+	}
+	switch {
+	case exit.TimedOut:
+		return out + fmt.Sprintf("[killed: it took longer than %v]", timeout)
+	case exit.Signal != "":
+		return out + fmt.Sprintf("[ended by signal %s]", exit.Signal)
+	case exit.Code != 0:
+		return out + fmt.Sprintf("[failed with exit code %d]", exit.Code)
+	}
+	return out + "[exit code 0]"
+}

@@ -1,0 +1,292 @@
+// Package view is how the outside reads: tasks, lists, transcripts, receipts. It reads the journal with a cursor and
+// keeps no state of its own; only live text, which nothing needs, passes by memory.
+package view
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/journal"
+	"github.com/agentd-dev/agentd/runtime/roster"
+	"github.com/agentd-dev/agentd/runtime/task"
+)
+
+// View reads. It is safe for concurrent use.
+type View struct {
+	journal *journal.Journal
+	live    *Live
+	now     func() time.Time
+}
+
+// New makes a view of a journal; live is where loops publish their text.
+func New(j *journal.Journal, live *Live, now func() time.Time) *View {
+	return &View{journal: j, live: live, now: now}
+}
+
+// Task is a task with all that follows from its other rows.
+type Task struct {
+	task.Task
+	TeamName string
+	Usage    task.Usage
+	WallTime time.Duration
+	Activity string // what it does now, one line
+	LastSeq  task.Seq
+}
+
+// Task shows one task; TaskNotFound when there is none.
+func (v *View) Task(ctx context.Context, id task.ID) (Task, error) {
+	row, err := v.journal.Task(ctx, id)
+	if err != nil {
+		return Task{}, err
+	}
+	team, err := v.journal.Team(ctx, row.Value.Team)
+	if err != nil {
+		return Task{}, err
+	}
+	return v.dress(ctx, row.Value, team)
+}
+
+func (v *View) dress(ctx context.Context, t task.Task, team roster.Team) (Task, error) {
+	used, err := v.journal.Usage(ctx, t.Team, t.ID)
+	if err != nil {
+		return Task{}, err
+	}
+	last, err := v.journal.LastEntries(ctx, t.Team, t.ID, 1)
+	if err != nil {
+		return Task{}, err
+	}
+	out := Task{
+		Task: t, TeamName: team.Name, Usage: used, WallTime: t.WallTime(v.now()), Activity: activity(t, last),
+	}
+	if len(last) > 0 {
+		out.LastSeq = last[0].Seq
+	}
+	return out, nil
+}
+
+// activity follows from the state and the newest entry.
+func activity(t task.Task, last []task.Entry) string {
+	switch t.State {
+	case task.Queued:
+		return "waits for a slot"
+	case task.Waiting:
+		return "waits for the model provider"
+	case task.Completed, task.Failed, task.Killed:
+		return ""
+	}
+	if len(last) > 0 {
+		if started, ok := last[0].Body.(*task.CallStarted); ok {
+			return started.Label
+		}
+		if answer, ok := last[0].Body.(*task.Assistant); ok && len(answer.Calls) > 0 {
+			return "settles " + answer.Calls[0].Name
+		}
+	}
+	if t.State == task.Stopping {
+		return "is stopping"
+	}
+	return "asks the model"
+}
+
+// Filter chooses tasks; zero fields choose all.
+type Filter struct {
+	Team      string // name
+	Kind      task.Kind
+	State     task.State
+	Parent    task.ID
+	Living    bool // only those that are not terminal
+	PageSize  int  // 1 to MaxPage; 0: DefaultPage
+	PageToken string
+}
+
+// Sizes of a page of a list.
+const (
+	DefaultPage = 100
+	MaxPage     = 1000
+)
+
+// List gives one page of tasks in the order of their teams and creations, and the token of the next.
+func (v *View) List(ctx context.Context, f Filter) ([]Task, string, error) {
+	if f.PageSize == 0 {
+		f.PageSize = DefaultPage
+	}
+	if f.PageSize < 1 || f.PageSize > MaxPage {
+		return nil, "", errdefs.BadField("page_size", "must be 1 to %d", MaxPage)
+	}
+	from, err := parseToken(f.PageToken)
+	if err != nil {
+		return nil, "", err
+	}
+	teams, err := v.teams(ctx, f.Team)
+	if err != nil {
+		return nil, "", err
+	}
+	var tasks []Task
+	for _, team := range teams {
+		number := teamNumber(team.ID)
+		if number < from.team {
+			continue
+		}
+		after := journal.Rev(0)
+		if number == from.team {
+			after = from.pos
+		}
+		last, full, err := v.listTeam(ctx, f, team, after, &tasks)
+		if err != nil {
+			return nil, "", err
+		}
+		if full {
+			return tasks, token{number, last}.String(), nil
+		}
+	}
+	return tasks, "", nil
+}
+
+// listTeam adds a team's tasks after a position until the page is full.
+func (v *View) listTeam(
+	ctx context.Context, f Filter, team roster.Team, after journal.Rev, tasks *[]Task,
+) (last journal.Rev, full bool, err error) {
+	rows, err := v.candidates(ctx, f, team, after)
+	if err != nil {
+		return 0, false, err
+	}
+	for created, err := range rows {
+		if err != nil {
+			return 0, false, err
+		}
+		last = created.Rev
+		row, err := v.journal.Task(ctx, created.Value)
+		if errdefs.Is(err, errdefs.RecordCorrupt) || errdefs.Is(err, errdefs.TaskNotFound) {
+			continue // in quarantine, as the status says: the rest is shown
+		}
+		if err != nil {
+			return 0, false, err
+		}
+		if !f.matches(row.Value) {
+			continue
+		}
+		if len(*tasks) == f.PageSize {
+			return after, true, nil
+		}
+		dressed, err := v.dress(ctx, row.Value, team)
+		if err != nil {
+			return 0, false, err
+		}
+		*tasks, after = append(*tasks, dressed), last
+	}
+	return after, false, nil
+}
+
+func (f Filter) matches(t task.Task) bool {
+	return (f.Kind == 0 || f.Kind == t.Kind) && (f.State == 0 || f.State == t.State) &&
+		(f.Parent == "" || f.Parent == t.Parent) && (!f.Living || !t.State.Terminal())
+}
+
+// candidates are a team's tasks after a position: of living ones alone when only they are asked for. The position of a
+// living task is its number, which orders like its creation.
+func (v *View) candidates(
+	ctx context.Context, f Filter, team roster.Team, after journal.Rev,
+) (func(func(journal.Row[task.ID], error) bool), error) {
+	if !f.Living && (f.State == 0 || f.State.Terminal()) {
+		return v.journal.Created(ctx, team.ID, after), nil
+	}
+	var living []journal.Row[task.ID]
+	for id, err := range v.journal.Living(ctx, team.ID) {
+		if err != nil {
+			return nil, err
+		}
+		if n := taskNumber(id); n > after {
+			living = append(living, journal.Row[task.ID]{Value: id, Rev: n})
+		}
+	}
+	slices.SortFunc(living, func(a, b journal.Row[task.ID]) int { return int(a.Rev) - int(b.Rev) })
+	return func(yield func(journal.Row[task.ID], error) bool) {
+		for _, row := range living {
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}, nil
+}
+
+func taskNumber(id task.ID) journal.Rev {
+	n, _ := strconv.ParseUint(string(id[strings.LastIndexByte(string(id), '-')+1:]), 10, 64) // ours: always a number
+	return journal.Rev(n)
+}
+
+// teams gives one team by name, or all by number.
+func (v *View) teams(ctx context.Context, name string) ([]roster.Team, error) {
+	if name != "" {
+		team, err := v.journal.TeamByName(ctx, name)
+		return []roster.Team{team}, err
+	}
+	teams, err := v.journal.Teams(ctx)
+	slices.SortFunc(teams, func(a, b roster.Team) int { return int(teamNumber(a.ID)) - int(teamNumber(b.ID)) })
+	return teams, err
+}
+
+func teamNumber(id string) uint64 {
+	n, _ := strconv.ParseUint(strings.TrimPrefix(id, "t-"), 10, 64) // ours: always a number
+	return n
+}
+
+// token is where a page ended.
+type token struct {
+	team uint64
+	pos  journal.Rev
+}
+
+// String is opaque to clients.
+func (t token) String() string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d:%d", t.team, t.pos))
+}
+
+func parseToken(s string) (token, error) {
+	var t token
+	if s == "" {
+		return t, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(s)
+	if err == nil {
+		_, err = fmt.Sscanf(string(raw), "%d:%d", &t.team, &t.pos)
+	}
+	if err != nil {
+		return t, errdefs.BadField("page_token", "%q is not a token of this daemon; leave it empty for the first page", s)
+	}
+	return t, nil
+}
+
+// Result is how a task ended; TaskNotFound when there is none, RecordNotFound while it lives.
+func (v *View) Result(ctx context.Context, id task.ID) (task.Result, error) {
+	row, err := v.journal.Task(ctx, id)
+	if err != nil {
+		return task.Result{}, err
+	}
+	t := row.Value
+	report, changes, err := v.journal.Result(ctx, t.Team, id)
+	if err != nil {
+		return task.Result{}, err
+	}
+	used, err := v.journal.Usage(ctx, t.Team, id)
+	if err != nil {
+		return task.Result{}, err
+	}
+	result := task.Result{
+		TaskID: id, State: t.State, Reason: t.Reason, Error: t.Error, Summary: report.Summary, Findings: report.Findings,
+		Artifacts: report.Artifacts, Claims: report.Claims, Changes: changes, Usage: used, WallTime: t.WallTime(v.now()),
+	}
+	for child, err := range v.journal.Children(ctx, t.Team, id) {
+		if err != nil {
+			return task.Result{}, err
+		}
+		result.Children = append(result.Children, child)
+	}
+	slices.SortFunc(result.Children, func(a, b task.ID) int { return int(taskNumber(a)) - int(taskNumber(b)) })
+	return result, nil
+}

@@ -1,0 +1,12 @@
+package auth
+
+import "golang.org/x/sys/unix"
+
+// peerCred reads who connected to the socket.
+func peerCred(fd int) (uid, pid int, err error) {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return 0, 0, err
+	}
+	return int(cred.Uid), int(cred.Pid), nil
+}

@@ -59,6 +59,7 @@ type Supervisor struct {
 	due        *deadlines
 	draining   <-chan struct{} // closed when no new step may begin
 	drainCtx   context.Context // ends then too
+	recovered  chan struct{}   // closed when every living task is on its way
 	beginDrain context.CancelFunc
 	suspects   chan task.ID // to be resumed alone
 	work       sync.WaitGroup
@@ -85,7 +86,7 @@ func New(cfg Config) *Supervisor {
 	ctx, cancel := context.WithCancel(context.Background()) // the root of the stop signal, not of any work
 	return &Supervisor{
 		cfg: cfg, due: newDeadlines(), draining: ctx.Done(), drainCtx: ctx, beginDrain: cancel,
-		suspects: make(chan task.ID, 1), loops: map[task.ID]*loop{},
+		recovered: make(chan struct{}), suspects: make(chan task.ID, 1), loops: map[task.ID]*loop{},
 	}
 }
 
@@ -100,6 +101,7 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 	if err := s.recover(ctx); err != nil {
 		return err
 	}
+	close(s.recovered)
 	s.background(func() { s.resumeSuspects(work) })
 	s.loopDeadlines(ctx)
 	s.drain(cut)
@@ -168,6 +170,9 @@ func (s *Supervisor) background(f func()) {
 		s.work.Go(f)
 	}
 }
+
+// Recovered is closed when what an earlier daemon left is on its way again.
+func (s *Supervisor) Recovered() <-chan struct{} { return s.recovered }
 
 // Counts tells how many tasks wait for a slot, how many loops are at work, and how many did not return after a KILL.
 func (s *Supervisor) Counts() (queued, running, stuck int) {

@@ -133,9 +133,8 @@ func (s *stage) agent(ctx context.Context) (*agentdv1.Outcome, error) {
 	s.say("An agent is asked: %s", prompt)
 	s.app.addr = s.daemon.Addr()
 	show := func(it item) error {
-		s.story.show(it)
-		if it.GetEntry() == nil {
-			return nil
+		if err := s.story.show(it); err != nil || it.GetEntry() == nil {
+			return err
 		}
 		s.entries = append(s.entries, it.GetEntry())
 		if strings.Contains(it.GetEntry().GetToolResult().GetText(), "FAIL") && s.killed == 0 {

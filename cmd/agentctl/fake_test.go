@@ -168,6 +168,12 @@ func (d *daemon) TaskOutput(req *agentdv1.TaskOutputRequest, stream grpc.ServerS
 	if req.GetTaskId() != "sub-1" {
 		return refused(codes.NotFound, "TASK_NOT_FOUND", "no task "+req.GetTaskId())
 	}
+	d.mu.Lock()
+	broken := d.spawned.GetSingle().GetPrompt() == "break"
+	d.mu.Unlock()
+	if broken && req.GetFromSeq() != 6 {
+		return status.Errorf(codes.InvalidArgument, "goes on from %d, not from 6", req.GetFromSeq())
+	}
 	if req.GetFromSeq() > 100 {
 		return refused(codes.OutOfRange, "SEQ_OUT_OF_RANGE", "the transcript ends at 9")
 	}

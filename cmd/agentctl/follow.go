@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"google.golang.org/grpc"
@@ -71,9 +72,9 @@ func (f *follower) read(ctx context.Context, c *client, p *patience) error {
 	for f.outcome == nil {
 		it, err := recv()
 		switch {
-		case err == io.EOF && f.toEnd:
+		case errors.Is(err, io.EOF) && f.toEnd:
 			return errCut
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err

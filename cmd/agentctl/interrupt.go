@@ -12,7 +12,7 @@ import (
 // interrupted ends a command that followed a task of its own when Ctrl-C came. On a terminal it asks whether to stop
 // the task, and a second Ctrl-C ends the question; else the task goes on.
 func (a *app) interrupted(ctx context.Context, f *follower, req *agentdv1.SpawnRequest) error {
-
+	a.releaseSignals()
 	if f.task == nil {
 		a.note("interrupted before the daemon answered; the same command with --request-id %s finds out what came of it",
 			req.GetRequestId())

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
@@ -98,6 +99,11 @@ func started(t *testing.T, in, errOut *os.File, showing *bufio.Reader, text stri
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill() })
+	hung := time.AfterFunc(30*time.Second, func() { // a test that fails must also end
+		cmd.Process.Kill()
+		errOut.Close()
+	})
+	t.Cleanup(func() { hung.Stop() })
 	readUntil(t, showing, text)
 	return cmd
 }

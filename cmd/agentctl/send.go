@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -50,9 +51,9 @@ func (a *app) send(ctx context.Context, req *agentdv1.SendMessageRequest) error 
 		for {
 			receipt, err := stream.Recv()
 			switch {
-			case err == io.EOF && shown < req.GetUntil():
+			case errors.Is(err, io.EOF) && shown < req.GetUntil():
 				return errCut
-			case err == io.EOF:
+			case errors.Is(err, io.EOF):
 				return nil
 			case err != nil:
 				return err

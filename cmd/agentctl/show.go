@@ -44,7 +44,7 @@ type progress struct {
 }
 
 // show is a line for whatever in an item people wait for.
-func (p *progress) show(it item) error {
+func (p *progress) show(it item) {
 	if task := it.GetTask(); task != nil {
 		p.task, p.tokens = task, spent(task.GetUsage())
 	}
@@ -67,7 +67,6 @@ func (p *progress) show(it item) error {
 	case entry.GetNotice() != nil:
 		p.line(entry, entry.GetNotice().GetText())
 	}
-	return nil
 }
 
 func (p *progress) line(entry *agentdv1.Entry, what string) {
@@ -113,7 +112,7 @@ func (t *transcript) delta(d *agentdv1.Delta) {
 		fmt.Fprintln(t.w, "\n(the model call failed; again)")
 		t.live.Reset()
 	}
-	io.WriteString(t.w, clean(d.GetText()))
+	fmt.Fprint(t.w, clean(d.GetText()))
 	t.live.WriteString(d.GetText())
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -105,7 +106,7 @@ func (a *app) stopTasks(ctx context.Context, ids []string, s *stopFlags, show fu
 func (s *stopping) drain(stream grpc.ServerStreamingClient[agentdv1.TaskStopResponse], show func(string, *agentdv1.TaskStopResponse) error) error {
 	for !s.ended {
 		r, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return errCut
 		}
 		if err != nil {

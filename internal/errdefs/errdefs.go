@@ -145,6 +145,14 @@ func As(err error) *Error {
 	return Wrap(err, Internal, Fault, "", "internal error; the daemon's log has the details")
 }
 
+// Text is the sentence for people, without the cause.
+func Text(err error) string {
+	if e := As(err); e.Kind != Internal {
+		return e.Message
+	}
+	return err.Error()
+}
+
 // Is tells whether err has the reason.
 func Is(err error, r Reason) bool { return err != nil && As(err).Reason == r }
 

@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	goruntime "runtime"
 	"runtime/debug"
 	"strings"
 
@@ -50,7 +50,7 @@ func underGoRun() bool {
 // sourceDir is the root of the checkout that this program was built from, if it is still there and builds with -trimpath
 // did not hide it.
 func sourceDir() (string, bool) {
-	_, file, _, ok := runtime.Caller(0)
+	_, file, _, ok := goruntime.Caller(0)
 	if !ok || !filepath.IsAbs(file) {
 		return "", false
 	}

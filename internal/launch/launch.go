@@ -5,6 +5,7 @@ package launch
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -85,7 +86,7 @@ func Answers(ctx context.Context, socket string) bool {
 	}
 	defer conn.Close()
 	deadline, _ := ctx.Deadline()
-	conn.SetDeadline(deadline)
+	_ = conn.SetDeadline(deadline) // a closed one fails below
 	// The preface of HTTP/2 and an empty SETTINGS frame; the server's own SETTINGS answer it.
 	if _, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")); err != nil {
 		return false
@@ -108,12 +109,11 @@ func awaitReady(ctx context.Context, d *Daemon, logFile string) error {
 			return errdefs.New(errdefs.Unavailable, errdefs.Fault, d.cmd.Path,
 				"agentd did not start (%v):\n%s(log: %s)", state, logTail(logFile), logFile)
 		case timeout.Err() != nil && ctx.Err() == nil:
-			d.Kill()
+			_ = d.Kill()
 			return errdefs.New(errdefs.Unavailable, errdefs.Fault, d.cmd.Path,
 				"agentd did not answer within %v:\n%s(log: %s)", readyTimeout, logTail(logFile), logFile)
 		case ctx.Err() != nil:
-			d.Kill()
-			return ctx.Err()
+			return errors.Join(ctx.Err(), d.Kill())
 		}
 		pause(timeout, pollEvery)
 	}
@@ -128,7 +128,7 @@ func logTail(path string) string {
 	}
 	defer f.Close()
 	if end, err := f.Seek(0, io.SeekEnd); err == nil {
-		f.Seek(max(0, end-4096), io.SeekStart)
+		_, _ = f.Seek(max(0, end-4096), io.SeekStart) // the start does as well
 	}
 	text, _ := io.ReadAll(f)
 	lines := bytes.SplitAfter(text, []byte("\n"))

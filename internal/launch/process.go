@@ -117,11 +117,11 @@ func StartModelServer(ctx context.Context, binary, script, logFile string) (*Mod
 	server := &ModelServer{Process: Process{cmd}}
 	stop := context.AfterFunc(ctx, func() { r.Close() })
 	defer stop()
-	r.SetReadDeadline(time.Now().Add(readyTimeout))
+	_ = r.SetReadDeadline(time.Now().Add(readyTimeout)) // pipes have deadlines
 	line, err := bufio.NewReader(r).ReadString('\n')
 	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if err != nil || !ok {
-		server.Kill()
+		_ = server.Kill()
 		return nil, errdefs.Wrap(err, errdefs.Unavailable, errdefs.Fault, binary,
 			"the model server did not start:\n%s", logTail(logFile))
 	}
@@ -132,14 +132,14 @@ func StartModelServer(ctx context.Context, binary, script, logFile string) (*Mod
 // spawn starts a process in a session of its own with cwd `/`. Its output goes to logFile, but stdout to out unless nil.
 func spawn(binary string, args, env []string, logFile string, out *os.File) (*exec.Cmd, error) {
 	if stat, err := os.Stat(logFile); err == nil && stat.Size() > maxLog {
-		os.Rename(logFile, logFile+".1")
+		_ = os.Rename(logFile, logFile+".1") // else it grows on
 	}
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.Unspecified, logFile, "the log can't be opened")
 	}
 	defer log.Close()
-	cmd := exec.Command(binary, args...)
+	cmd := exec.CommandContext(context.Background(), binary, args...) // it outlives who starts it
 	cmd.Dir = "/"
 	cmd.Env = append([]string{}, env...) // never nil, which would inherit everything
 	cmd.Stdout, cmd.Stderr = log, log

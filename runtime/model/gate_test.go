@@ -237,9 +237,11 @@ func TestRampSendsOneProbeFirst(t *testing.T) {
 		time.Sleep(time.Until(until) + 50*time.Millisecond)
 		synctest.Wait()
 		for step, want := range []int{1, 3, 7, 15, 20} {
+			p.mu.Lock()
 			if p.running != want {
 				t.Errorf("%d calls at step %d of the ramp, want %d", p.running, step, want)
 			}
+			p.mu.Unlock()
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
 		}

@@ -23,11 +23,17 @@ const openAIHost = "api.openai.com"
 
 // Config is where and how a provider of OpenAI's chat completions API is reached.
 type Config struct {
-	BaseURL          string        // with the version segment, such as http://127.0.0.1:8080/v1; empty: OpenAI's own
-	APIKey           string        // empty: no key is sent
-	FirstByteTimeout time.Duration // until the headers, and from there to the first byte of the answer; 0: 5 minutes, for a local model reads a long prompt slowly
-	IdleTimeout      time.Duration // between two reads of the answer, comments that keep the stream alive included; 0: 2 minutes
-	HTTPClient       *http.Client  // nil: one of its own, which keeps a connection per concurrent call
+	// BaseURL has the version segment, such as http://127.0.0.1:8080/v1; empty: OpenAI's own.
+	BaseURL string
+	// APIKey may be empty: none is sent.
+	APIKey string
+	// FirstByteTimeout bounds the wait for the headers, and then the wait for the first byte of the answer. 0: 5 minutes,
+	// for a local model reads a long prompt slowly.
+	FirstByteTimeout time.Duration
+	// IdleTimeout bounds every later wait for the server; comments that keep the stream alive end a wait. 0: 2 minutes.
+	IdleTimeout time.Duration
+	// HTTPClient may be nil: one of its own, which keeps a connection for each concurrent call.
+	HTTPClient *http.Client
 }
 
 // openAI is the adapter. Of openai-go it takes the client and the decoder of event streams; the JSON on both sides is

@@ -198,17 +198,21 @@ func killCgroups(cgroups []string) {
 	}
 }
 
-// removeCgroups removes cgroups whose members have ended.
-func removeCgroups(cgroups []string) {
+// removeCgroups removes cgroups whose members have ended, and tells whether none is left.
+func removeCgroups(cgroups []string) bool {
+	gone := true
 	for _, dir := range cgroups {
-		removeCgroup(dir)
+		gone = removeCgroup(dir) && gone
 	}
+	return gone
 }
 
-// removeCgroup removes a cgroup and what was made in it. One that is still in use stays for the next sweep.
-func removeCgroup(dir string) {
+// removeCgroup removes a cgroup and what was made in it, and tells whether it is gone.
+func removeCgroup(dir string) bool {
 	dirs := subtree(dir)
 	for i := len(dirs) - 1; i >= 0; i-- {
 		_ = unix.Rmdir(dirs[i])
 	}
+	_, err := os.Stat(dir)
+	return errors.Is(err, fs.ErrNotExist)
 }

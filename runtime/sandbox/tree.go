@@ -34,40 +34,43 @@ type tree struct {
 	cgroups []string        // directories
 	store   string          // of the marks, never empty: what bears no mark is nobody's
 	wanted  func(mark) bool // which of the store's marks
+
+	seen map[proc]bool // identities of all members so far: one that is dying loses its mark before its sockets
 }
 
 // kill ends the tree and returns when nothing of it runs: how many processes it killed. An error names those that could
 // not be killed, or is ctx's own.
 func (t *tree) kill(ctx context.Context) (int, error) {
-	begun, killed := time.Now(), make(map[proc]bool)
+	begun := time.Now()
+	t.seen = make(map[proc]bool)
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		if t.exited > 1 {
 			// The zombie keeps the group's id from being reused. Unlike single signals this cannot be outrun by forks.
 			_ = syscall.Kill(-t.exited, syscall.SIGKILL)
 		}
 		members := t.members()
+		for _, p := range members {
+			t.seen[p.identity()] = true
+		}
+		waited := time.Since(begun)
 		if len(members) == 0 {
-			removeCgroups(t.cgroups)
-			return len(killed), nil
-		}
-		killCgroups(t.cgroups)
-		struck := strike(members, time.Since(begun) > topPatience)
-		for _, p := range struck {
-			killed[identity(p)] = true
-		}
-		if len(struck) == 0 || time.Since(begun) > killPatience {
-			return len(killed), resisting(members)
+			// The last member leaves its cgroup a moment after it has ended. A cgroup that stays is for the next sweep.
+			if removeCgroups(t.cgroups) || waited > topPatience {
+				return len(t.seen), nil
+			}
+		} else {
+			killCgroups(t.cgroups)
+			if strike(members, waited > topPatience) == 0 || waited > killPatience {
+				return len(t.seen) - len(members), resisting(members)
+			}
 		}
 		select {
 		case <-ctx.Done():
-			return len(killed), context.Cause(ctx)
+			return len(t.seen) - len(members), context.Cause(ctx)
 		case <-time.After(pause):
 		}
 	}
 }
-
-// identity is what stays the same of a process while it lives.
-func identity(p proc) proc { return proc{pid: p.pid, start: p.start} }
 
 // resisting is the error about processes that could not be killed.
 func resisting(left []proc) error {
@@ -110,7 +113,7 @@ func (t *tree) known(all []proc) []proc {
 	confined := membersOf(t.cgroups)
 	var known []proc
 	for _, p := range all {
-		in := confined[p.pid] || roots[p.pid] || roots[p.group] || roots[p.session]
+		in := t.seen[p.identity()] || confined[p.pid] || roots[p.pid] || roots[p.group] || roots[p.session]
 		if !in && !p.dead {
 			m, _ := markOf(p.pid)
 			in = t.bears(m)
@@ -140,9 +143,9 @@ func (t *tree) verified(all []proc) map[int]bool {
 	return roots
 }
 
-// strike kills members and returns those it could. The topmost are only stopped while there are others: a main process
-// adopts orphans (see Latch), so what forks away meanwhile stays in sight beneath it.
-func strike(members []proc, all bool) []proc {
+// strike kills members and returns how many it could. The topmost are only stopped while there are others: a main
+// process adopts orphans (see Latch), so what forks away meanwhile stays in sight beneath it.
+func strike(members []proc, all bool) int {
 	in := make(map[int]bool, len(members))
 	for _, p := range members {
 		in[p.pid] = true
@@ -159,22 +162,25 @@ func strike(members []proc, all bool) []proc {
 		p.stop()
 	}
 	struck := killEach(others)
-	if all || len(struck) == 0 {
-		struck = append(struck, killEach(tops)...)
+	if all || struck == 0 {
+		struck += killEach(tops)
 	}
 	return struck
 }
 
-// killEach kills processes and returns those it was allowed to.
-func killEach(ps []proc) []proc {
-	var struck []proc
+// killEach kills processes and returns how many it was allowed to.
+func killEach(ps []proc) int {
+	struck := 0
 	for _, p := range ps {
 		if err := p.signal(syscall.SIGKILL); err == nil || errors.Is(err, os.ErrProcessDone) {
-			struck = append(struck, p)
+			struck++
 		}
 	}
 	return struck
 }
+
+// identity is what stays the same of a process while it lives.
+func (p proc) identity() proc { return proc{pid: p.pid, start: p.start} }
 
 // stop halts a process, with its group when it leads one.
 func (p proc) stop() {

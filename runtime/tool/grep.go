@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	grepLimit   = 200       // matching lines given by default
-	grepMax     = 2000      // matching lines given at most
-	grepContext = 20        // lines around a match at most
-	grepLine    = 500       // bytes of one line given
-	grepLead    = 100       // bytes given before a match far in a long line
-	grepFile    = 16 << 20  // bytes of a file that is searched unless it is named
-	grepScan    = 256 << 20 // bytes of a named file or output that are searched
-	grepPattern = 4096      // bytes of a pattern
-	grepNamed   = 5         // skipped files that are named
+	grepLimit   = 200      // matching lines given by default
+	grepMax     = 2000     // matching lines given at most
+	grepContext = 20       // lines around a match at most
+	grepLine    = 500      // bytes of one line given
+	grepLead    = 100      // bytes given before a match far in a long line
+	grepFile    = 16 << 20 // bytes of a file that is searched unless it is named
+	grepScan    = 64 << 20 // bytes of a named file or output that are searched
+	grepPattern = 4096     // bytes of a pattern
+	grepNamed   = 5        // skipped files that are named
 )
 
 type grepArgs struct {

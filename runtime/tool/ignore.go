@@ -40,7 +40,7 @@ func (i ignores) with(dir *os.Root, at string) ignores {
 	if err != nil {
 		return i
 	}
-	defer f.Close() //nolint:errcheck // read only: nothing to lose
+	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, ignoreBytes))
 	if err != nil {
 		return i

@@ -17,7 +17,7 @@ import (
 const (
 	readLines = 2000             // lines given by default
 	readLine  = 2000             // bytes of one line given
-	readScan  = 256 << 20        // bytes of one text that a read goes through
+	readScan  = 64 << 20         // bytes of one text that a read goes through
 	readRoom  = MaxAnswer - 1024 // bytes of lines given, so that the answer needs no cut
 )
 

@@ -114,7 +114,7 @@ func TestReadHuge(t *testing.T) {
 		t.Errorf("%+v", answer)
 	}
 	has(t, answer.Text, "    11\tline\n[lines 10-11, and more; go on with offset 12]")
-	has(t, a.fail(TooLarge, "read", `{"path":"huge","offset":5000}`).Message, "256 MiB")
+	has(t, a.fail(TooLarge, "read", `{"path":"huge","offset":5000}`).Message, "64 MiB")
 	a.fail(TooLarge, "edit", `{"path":"huge","old_string":"line","new_string":"x"}`)
 	a.fail(TooLarge, "write", `{"path":"huge","content":"x"}`)
 }

@@ -67,7 +67,7 @@ func (s *search) walked(ctx context.Context, dir *os.Root, f found, label string
 		s.skip(label, "unreadable")
 		return nil
 	}
-	defer file.Close() //nolint:errcheck // read only: nothing to lose
+	defer file.Close()
 	if stat.Size() > grepFile {
 		s.skip(label, fmt.Sprintf("over %d MiB", grepFile>>20))
 		return nil

@@ -100,7 +100,7 @@ func (t *txn) write(p store.Partition, op store.Op, sum []byte) {
 	switch op.Kind {
 	case store.Append:
 		key := logKey(p, op.Name, t.pos)
-		t.check(t.logs.Put(key, encodeEntry(key, op.Value)))
+		t.check(t.logs.Put(key, encodeEntry(treeLogs, key, op.Value)))
 	case store.Put:
 		t.put(recordKey(p, op.Name), op.Value)
 	case store.Add:

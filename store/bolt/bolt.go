@@ -7,7 +7,7 @@
 //	logs        PARTITION 0 NAME 0 pos (8 bytes)  crc32c, value
 //	quarantine  records|logs 0 key time (8 bytes) the bytes as they were found; time is Unix nanoseconds
 //
-// The checksum covers the key and what follows it, so that a value that lands under another key is noticed. A record
+// The checksum covers bucket, key and what follows it, so that a value that lands elsewhere is noticed. A record
 // that is one zero byte was quarantined: it reads as corrupt until it is written or deleted. The sequence of the bucket
 // records is the last position that was given; it serves all partitions, for positions need only increase.
 //
@@ -165,7 +165,7 @@ func createFile(path string) (*bbolt.DB, error) {
 			return err
 		}
 		version := binary.BigEndian.AppendUint64(nil, formatVersion)
-		return meta.Put([]byte(formatKey), encodeEntry([]byte(formatKey), version))
+		return meta.Put([]byte(formatKey), encodeEntry(treeMeta, []byte(formatKey), version))
 	})
 	if err != nil {
 		return nil, errors.Join(stalled(err), db.Close())

@@ -313,7 +313,7 @@ func TestNewerFormat(t *testing.T) {
 	err = db.Update(func(tx *bbolt.Tx) error {
 		key, version := []byte("format"), binary.BigEndian.AppendUint64(nil, 2)
 		table := crc32.MakeTable(crc32.Castagnoli)
-		sum := crc32.Update(crc32.Update(uint32(len(key)), table, key), table, version)
+		sum := crc32.Update(crc32.Update(uint32(len(key))<<8|'m', table, key), table, version)
 		return tx.Bucket([]byte("meta")).Put(key, append(binary.BigEndian.AppendUint32(nil, sum), version...))
 	})
 	if err != nil {

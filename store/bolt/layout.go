@@ -42,27 +42,28 @@ func logKey(p store.Partition, log string, pos store.Pos) []byte {
 	return binary.BigEndian.AppendUint64(logPrefix(p, log), uint64(pos))
 }
 
-// checksum covers a key, its length and what is stored under it.
-func checksum(key, body []byte) uint32 {
+// checksum covers a tree by its first letter, a key, its length, and what is stored under it.
+func checksum(tree string, key, body []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
-	return crc32.Update(crc32.Update(uint32(len(key)), table, key), table, body)
+	seed := uint32(len(key))<<8 | uint32(tree[0])
+	return crc32.Update(crc32.Update(seed, table, key), table, body)
 }
 
 // seal puts the checksum into the first bytes of raw, which are free for it.
-func seal(key, raw []byte) []byte {
-	binary.BigEndian.PutUint32(raw, checksum(key, raw[sumSize:]))
+func seal(tree string, key, raw []byte) []byte {
+	binary.BigEndian.PutUint32(raw, checksum(tree, key, raw[sumSize:]))
 	return raw
 }
 
 func encodeRecord(key []byte, rev store.Pos, value []byte) []byte {
 	raw := make([]byte, sumSize, sumSize+posSize+len(value))
 	raw = binary.BigEndian.AppendUint64(raw, uint64(rev))
-	return seal(key, append(raw, value...))
+	return seal(treeRecords, key, append(raw, value...))
 }
 
-func encodeEntry(key, value []byte) []byte {
+func encodeEntry(tree string, key, value []byte) []byte {
 	raw := make([]byte, sumSize, sumSize+len(value))
-	return seal(key, append(raw, value...))
+	return seal(tree, key, append(raw, value...))
 }
 
 // decode checks what lies under a key of tree. The value of the item still belongs to bbolt.
@@ -78,7 +79,7 @@ func decode(tree string, key, raw []byte) (item, validity) {
 	if len(raw) < head || len(raw) > head+store.MaxValue || len(key) < posSize && tree == treeLogs {
 		return item{}, corrupt
 	}
-	if binary.BigEndian.Uint32(raw) != checksum(key, raw[sumSize:]) {
+	if binary.BigEndian.Uint32(raw) != checksum(tree, key, raw[sumSize:]) {
 		return item{}, corrupt
 	}
 	it := item{key: key, value: raw[head:]}

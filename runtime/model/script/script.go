@@ -65,7 +65,9 @@ const (
 )
 
 func faultOf(name string) (fault, bool) {
-	f, ok := map[string]fault{"": noFault, "stall": stall, "cut": cut, "truncate": truncate, "error": inStream, "overflow": overflow}[name]
+	f, ok := map[string]fault{
+		"": noFault, "stall": stall, "cut": cut, "truncate": truncate, "error": inStream, "overflow": overflow,
+	}[name]
 	return f, ok
 }
 
@@ -194,48 +196,55 @@ func compile(f fileRule, line int) (rule, error) {
 		line: line, step: f.Step, times: f.Times, status: f.Status, retryAfter: f.RetryAfter, faultTimes: f.FaultTimes,
 		message: f.Message, finish: f.Finish, usage: f.Usage, delay: f.Delay, chunkDelay: f.ChunkDelay, chunkSize: f.ChunkSize,
 	}
-	wrong := func(field, format string, args ...any) (rule, error) {
-		return rule{}, fmt.Errorf("line %d: %s: %s", line, field, fmt.Sprintf(format, args...))
-	}
-	if field := negative(f); field != "" {
-		return wrong(field, "must not be negative")
-	}
-	var ok bool
-	if r.fault, ok = faultOf(f.Fault); !ok {
-		return wrong("fault", "%q is none of stall, cut, truncate, error, overflow", f.Fault)
-	}
-	if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
-		return wrong("status", "%d is no error; leave it out for a success", f.Status)
-	}
-	if f.Status != 0 && r.fault != noFault {
-		return wrong("status", "excludes fault")
-	}
-	faulty := f.Status != 0 || r.fault != noFault
-	if !faulty && (f.FaultTimes != 0 || f.RetryAfter != 0 || f.Message != "") {
-		return wrong("fault_times, retry_after and message", "need a status or a fault")
-	}
-	if f.Text == "" && len(f.ToolCalls) == 0 && (!faulty || f.FaultTimes > 0) {
-		return wrong("rule", "it answers neither text nor tool_calls")
-	}
-	for _, p := range []struct {
-		field, text string
-		into        **regexp.Regexp
-	}{{"agent", f.Agent, &r.agent}, {"last", f.Last, &r.last}, {"user", f.User, &r.user}} {
-		re, err := regexp.Compile(p.text)
-		if err != nil {
-			return wrong(p.field, "%v", err)
+	for _, part := range []func(fileRule, *rule) (field string, err error){checkRule, compilePatterns, compileAnswer} {
+		if field, err := part(f, &r); err != nil {
+			return rule{}, fmt.Errorf("line %d: %s: %w", line, field, err)
 		}
-		if p.text != "" {
-			*p.into = re
-		}
-	}
-	if field, err := compileAnswer(f, &r); err != nil {
-		return wrong(field, "%v", err)
 	}
 	return r, nil
 }
 
-// compileAnswer prepares what the rule says. It names the field that is wrong.
+// checkRule checks what needs no compiling. It names the field that is wrong, as the others do.
+func checkRule(f fileRule, r *rule) (field string, err error) {
+	if field := negative(f); field != "" {
+		return field, errors.New("must not be negative")
+	}
+	var known bool
+	if r.fault, known = faultOf(f.Fault); !known {
+		return "fault", fmt.Errorf("%q is none of stall, cut, truncate, error, overflow", f.Fault)
+	}
+	faulty := f.Status != 0 || r.fault != noFault
+	switch {
+	case f.Status != 0 && (f.Status < 400 || f.Status > 599):
+		return "status", fmt.Errorf("%d is no error; leave it out for a success", f.Status)
+	case f.Status != 0 && r.fault != noFault:
+		return "status", errors.New("excludes fault")
+	case f.Status == 0 && f.RetryAfter != 0:
+		return "retry_after", errors.New("needs a status")
+	case !faulty && (f.FaultTimes != 0 || f.Message != ""):
+		return "fault_times and message", errors.New("need a status or a fault")
+	case f.Text == "" && len(f.ToolCalls) == 0 && (!faulty || f.FaultTimes > 0):
+		return "rule", errors.New("it answers neither text nor tool_calls")
+	}
+	return "", nil
+}
+
+func compilePatterns(f fileRule, r *rule) (field string, err error) {
+	for _, p := range []struct {
+		field, text string
+		into        **regexp.Regexp
+	}{{"agent", f.Agent, &r.agent}, {"last", f.Last, &r.last}, {"user", f.User, &r.user}} {
+		if p.text == "" {
+			continue
+		}
+		if *p.into, err = regexp.Compile(p.text); err != nil {
+			return p.field, err
+		}
+	}
+	return "", nil
+}
+
+// compileAnswer prepares what the rule says.
 func compileAnswer(f fileRule, r *rule) (field string, err error) {
 	if r.text, err = newPhrase(f.Text); err != nil {
 		return "text", err

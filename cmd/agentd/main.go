@@ -1,0 +1,134 @@
+// Command agentd is the daemon. Without a sub-command it serves until SIGTERM or SIGINT; it needs no configuration.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentd-dev/agentd/internal/config"
+	"github.com/agentd-dev/agentd/internal/daemon"
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/internal/launch"
+	"github.com/agentd-dev/agentd/runtime/sandbox"
+)
+
+// latchName is the hidden sub-command that a command of an agent waits in until its process is on disk (T3). It comes
+// before everything else: it must start fast and read nothing.
+const latchName = "latch"
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == latchName {
+		os.Exit(sandbox.Latch(os.Args[2:]))
+	}
+	ctx, stop := untilSignal(context.Background())
+	defer stop()
+	if err := newRoot().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "agentd:", errdefs.Text(err))
+		os.Exit(exitCode(err))
+	}
+}
+
+// untilSignal ends the context at the first SIGTERM or SIGINT, and the process at the second.
+func untilSignal(parent context.Context) (context.Context, func()) {
+	ctx, cancel := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, cancel) // gives the signals back: the next one has its default effect
+	return ctx, cancel
+}
+
+func exitCode(err error) int {
+	switch errdefs.KindOf(err) {
+	case errdefs.InvalidArgument:
+		return 2
+	case errdefs.FailedPrecondition, errdefs.AlreadyExists:
+		return 4
+	case errdefs.Unavailable:
+		return 8
+	}
+	return 1
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "agentd",
+		Short: "Host LLM agents that survive a kill",
+		Long: "agentd hosts LLM agents behind a gRPC API. Kill it at any instant and start it again: every agent goes on.\n" +
+			"It needs no configuration; `agentd config` shows what is in force. agentctl is its client.",
+		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true, Version: version(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd) },
+	}
+	root.SetVersionTemplate("agentd {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return errdefs.New(errdefs.InvalidArgument, errdefs.BadArgument, "", "%v; see agentd --help", err)
+	})
+	config.Flags(root.Flags())
+	root.AddCommand(newConfig(), newStore(), newModelServer())
+	return root
+}
+
+func load(cmd *cobra.Command) (config.Config, error) {
+	return config.Load(cmd.Flags(), config.Surroundings{
+		Getenv: os.Getenv, StateDir: launch.StateDir, SocketPath: launch.SocketPath,
+	})
+}
+
+func serve(cmd *cobra.Command) error {
+	c, err := load(cmd)
+	if err != nil {
+		return err
+	}
+	return daemon.Run(cmd.Context(), daemon.Options{
+		Config: c, Version: version(), Latch: []string{"/proc/self/exe", latchName}, Log: newLog(c),
+	})
+}
+
+func newLog(c config.Config) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == config.JSON {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
+
+func newConfig() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "config", Short: "Print the configuration in force, with the source of each value", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			text, err := c.Effective()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+	config.Flags(cmd.Flags())
+	return cmd
+}
+
+// version is the module's version, or the commit of a build from a checkout.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return "devel-" + s.Value[:min(len(s.Value), 12)]
+		}
+	}
+	return "devel"
+}

@@ -1,0 +1,64 @@
+package runtime_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/task"
+)
+
+func TestTaskRunsFromSpawnToOutcome(t *testing.T) {
+	h := newHouse(t, play(
+		call("ls", `{"path":"."}`, "read", `{"path":"a.txt"}`),
+		call("edit", `{"path":"a.txt","old_string":"one","new_string":"two"}`),
+		call("bash", `{"command":"cat a.txt; exit 3"}`),
+		call("report", `{"summary":"changed it","findings":[{"title":"f","path":"a.txt","line":1}],"claims":["checked"]}`),
+	))
+	file := filepath.Join(h.workspace, "a.txt")
+	h.must(os.WriteFile(file, []byte("one\n"), 0o600))
+	id := h.spawn("change a.txt")
+	r := h.result(id)
+	if r.State != task.Completed || r.Reason != task.Done || r.Summary != "changed it" || len(r.Findings) != 1 {
+		t.Fatalf("result: %+v", r)
+	}
+	if len(r.Changes) != 1 || r.Changes[0] != file {
+		t.Errorf("changes: %v", r.Changes)
+	}
+	if r.Usage.Steps != 4 || r.Usage.ToolCalls != 5 || r.Usage.InputTokens != 40 || r.Usage.Turns != 1 {
+		t.Errorf("usage: %+v", r.Usage)
+	}
+	got, err := os.ReadFile(file)
+	h.must(err)
+	if string(got) != "two\n" {
+		t.Errorf("file: %q", got)
+	}
+	for _, e := range h.entries(id) {
+		t.Logf("%d %T %+v", e.Seq, e.Body, e.Body)
+	}
+}
+
+// proves N7
+func TestSpawnIsRetriedUnderItsRequestID(t *testing.T) {
+	h := newHouse(t, play(text("done")))
+	with := func(id string) func(*task.Assignment) { return func(a *task.Assignment) { a.RequestID = id } }
+	first := h.spawn("one", with("r1"))
+	if again := h.spawn("one", with("r1")); again != first {
+		t.Errorf("the retry made %s, not %s", again, first)
+	}
+	h.restart()
+	if again := h.spawn("one", with("r1")); again != first {
+		t.Errorf("the retry after a restart made %s, not %s", again, first)
+	}
+	_, err := h.sup.Spawn(context.Background(), task.Assignment{
+		From: "user", Caller: "test", Workspace: h.workspace, Prompt: "another", RequestID: "r1",
+	})
+	if !errdefs.Is(err, errdefs.RequestIDReused) {
+		t.Errorf("another body: %v", err)
+	}
+	if other := h.spawn("one", with("r2")); other == first {
+		t.Error("another request id gave the same task")
+	}
+}

@@ -10,7 +10,8 @@ import (
 
 // Model answers one request.
 type Model interface {
-	// Call streams one answer, telling sink of its events, and returns it whole. Errors are *Error, but for ctx's own.
+	// Call streams one answer, telling sink of its events, and returns it whole. Errors are *Error, but for the cause of
+	// ctx's end. sink must not be nil; it is called from the caller's goroutine, one event at a time.
 	Call(ctx context.Context, req Request, sink func(Event)) (Response, error)
 }
 
@@ -92,7 +93,8 @@ type Retrying struct {
 	Cause   *Error
 }
 
-// Pausing says that the call waits for the provider's rate limit. Sent by the gate.
+// Pausing says that the call waits for the provider's limits. One Resuming follows, unless the call ends in an error
+// while it waits; Until is when the provider is expected back, the call's turn may come later. Sent by the gate.
 type Pausing struct{ Until time.Time }
 
 // Resuming ends a Pausing: the call goes on as soon as the sink returns. The sink may block to get a slot.
@@ -111,8 +113,8 @@ const (
 	RateLimited     ErrorClass = iota + 1 // 429: wait as told
 	Overloaded                            // 5xx, 408, 409, connection refused or reset
 	Broken                                // stream truncated, stalled or garbled
-	ContextOverflow                       // the history does not fit
-	Auth                                  // 401, 403: the key is wrong
+	ContextOverflow                       // the history does not fit (also 413)
+	Auth                                  // 401, 402, 403, no quota left: the account or its key is at fault
 	InvalidRequest                        // 400, 404, 422: the same request fails again
 	NotConfigured                         // no model is configured
 )

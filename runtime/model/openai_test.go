@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -274,31 +273,6 @@ func TestUnconfigured(t *testing.T) {
 	_, err := model.Unconfigured("set --model or AGENTD_MODEL").Call(t.Context(), hello(), nowhere)
 	if classOf(t, err) != model.NotConfigured || !strings.Contains(err.Error(), "--model") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// The connection of a finished call serves the next one.
-func TestConnectionIsReused(t *testing.T) {
-	s, err := script.Parse([]byte("default: {text: hello, chunk_delay: 1ms}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	peers := make(map[string]bool)
-	srv := script.NewServer(s)
-	m := adapter(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		peers[r.RemoteAddr] = true
-		mu.Unlock()
-		srv.ServeHTTP(w, r)
-	}), model.Config{})
-	for range 5 {
-		if _, err := m.Call(t.Context(), hello(), nowhere); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(peers) != 1 {
-		t.Errorf("%d connections", len(peers))
 	}
 }
 

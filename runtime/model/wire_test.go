@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -234,9 +235,10 @@ func TestSchemaMustBeAnObject(t *testing.T) {
 	}
 }
 
-// piped makes a Model that talks to h over pipes, which a synctest bubble can wait for.
-func piped(t *testing.T, h http.Handler) model.Model {
+// piped makes a Model that talks to h over pipes, which a synctest bubble can wait for, and counts its connections.
+func piped(t *testing.T, h http.Handler) (model.Model, *atomic.Int32) {
 	t.Helper()
+	var dials atomic.Int32
 	conns, done := make(chan net.Conn), make(chan struct{})
 	srv := &http.Server{Handler: h}
 	go func() { _ = srv.Serve(pipes{conns, done}) }()
@@ -244,6 +246,7 @@ func piped(t *testing.T, h http.Handler) model.Model {
 		here, there := net.Pipe()
 		select {
 		case conns <- there:
+			dials.Add(1)
 			return here, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -257,7 +260,7 @@ func piped(t *testing.T, h http.Handler) model.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return m, &dials
 }
 
 type pipes struct {
@@ -312,7 +315,8 @@ func TestWatchdog(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				_, err := piped(t, c.server).Call(t.Context(), hello(), nowhere)
+				m, _ := piped(t, c.server)
+				_, err := m.Call(t.Context(), hello(), nowhere)
 				switch {
 				case c.want == "" && err != nil:
 					t.Error(err)
@@ -330,9 +334,29 @@ func TestWatchdog(t *testing.T) {
 // A sink that is busy is not a server that stalls.
 func TestWatchdogSparesASlowSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := piped(t, slowly([]time.Duration{time.Second}, `{"choices":[{"delta":{"content":"hi"}}]}`, stopped, "[DONE]"))
+		m, _ := piped(t, slowly([]time.Duration{time.Second}, `{"choices":[{"delta":{"content":"hi"}}]}`, stopped, "[DONE]"))
 		if _, err := m.Call(t.Context(), hello(), func(model.Event) { time.Sleep(time.Hour) }); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// The connection of a finished call serves the next one, also when the end of the body comes a little after [DONE].
+func TestConnectionIsReused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, dials := piped(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_, _ = io.WriteString(w, events(stopped, "[DONE]"))
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(50 * time.Millisecond)
+		}))
+		for range 3 {
+			if _, err := m.Call(t.Context(), hello(), nowhere); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := dials.Load(); n != 1 {
+			t.Errorf("%d connections", n)
 		}
 	})
 }

@@ -5,7 +5,7 @@
 //	meta        "format"                          crc32c, version of this layout (8 bytes)
 //	records     PARTITION 0 NAME                  crc32c, revision (8 bytes), value; or one zero byte
 //	logs        PARTITION 0 NAME 0 pos (8 bytes)  crc32c, value
-//	quarantine  records|logs 0 key time (8 bytes) the bytes as they were found; time is Unix nanoseconds
+//	quarantine  records|logs 0 KEY 0 time (8)     the bytes as they were found; time is Unix nanoseconds
 //
 // The checksum covers bucket, key and what follows it, so that a value that lands elsewhere is noticed. A record
 // that is one zero byte was quarantined: it reads as corrupt until it is written or deleted. The sequence of the bucket
@@ -15,9 +15,10 @@
 // Nothing is delayed to make groups larger; they grow by themselves while the disk is busy. A transaction can be read
 // an instant before it is synced, so a loss of power, but no kill, can take back what was read unacknowledged.
 //
-// bbolt trusts its file and panics or faults on a damaged page. That never ends the process: readers and the committer
-// recover, and a store that met such a page takes no more writes until it is opened again, after Check and Salvage.
-// These and Probe read the file's pages by themselves, without bbolt.
+// bbolt trusts its file and panics or faults on a damaged page. Readers and the committer recover, and a store that met
+// such a page takes no more writes until it is opened again, after Check and Salvage. (What they cannot recover from is
+// a branch page that leads back to itself: bbolt recurses until the stack ends the process.) Open, Probe, Check and
+// Salvage read the pages by themselves, without trust, before bbolt sees them.
 package bolt
 
 import (

@@ -124,6 +124,19 @@ func damages() map[string]func(r *rand.Rand, file []byte) []byte {
 			return file
 		},
 		"cut off":  func(r *rand.Rand, file []byte) []byte { return file[:1+r.IntN(len(file)-1)] },
+		"cycles": func(_ *rand.Rand, file []byte) []byte { // bbolt would never come back
+			for at := 2 * page; at < len(file); at += page {
+				const branch, header, element = 1, 16, 16
+				count := int(binary.NativeEndian.Uint16(file[at+10:]))
+				if binary.NativeEndian.Uint16(file[at+8:]) != branch || count > page/element {
+					continue
+				}
+				for i := range count {
+					copy(file[at+header+i*element+8:], file[at:at+8])
+				}
+			}
+			return file
+		},
 		"no metas": func(_ *rand.Rand, file []byte) []byte { clear(file[:2*page]); return file },
 	}
 }

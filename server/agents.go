@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+
+	"google.golang.org/grpc"
+
+	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+	"github.com/agentd-dev/agentd/mailbox"
+	"github.com/agentd-dev/agentd/runtime"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/view"
+	"github.com/agentd-dev/agentd/server/auth"
+)
+
+// agents is the AgentService.
+type agents struct {
+	agentdv1.UnimplementedAgentServiceServer
+	supervisor *runtime.Supervisor
+	view       *view.View
+	log        *slog.Logger
+}
+
+// Spawn starts a task and follows it. The task belongs to the supervisor: a client that goes away ends it only when it
+// asked for that (T6).
+func (s agents) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingServer[agentdv1.SpawnResponse]) error {
+	ctx := stream.Context()
+	assignment, err := assignmentOf(req)
+	if err != nil {
+		return err
+	}
+	assignment.Caller = auth.CallerOf(ctx).String()
+	id, err := s.supervisor.Spawn(ctx, assignment)
+	if err != nil {
+		return inRequest(err, req)
+	}
+	if req.GetDetach() {
+		t, err := s.view.Task(ctx, id)
+		if err != nil {
+			return err
+		}
+		return stream.Send(spawnItem(view.Item{Task: &t}))
+	}
+	err = s.view.Output(ctx, view.OutputRequest{TaskID: id, Follow: true, Deltas: true}, func(i view.Item) error {
+		return sent(stream.Send(spawnItem(i)))
+	})
+	if clientLeft(ctx, err) {
+		s.disconnected(ctx, id)
+	}
+	return err
+}
+
+// disconnected tells the supervisor that the client of a spawn is gone.
+func (s agents) disconnected(ctx context.Context, id task.ID) {
+	if err := s.supervisor.Disconnected(context.WithoutCancel(ctx), id); err != nil {
+		s.log.Error("the task of a client that left may run on", "task", id, "error", err)
+	}
+}
+
+// TaskOutput reads a transcript.
+func (s agents) TaskOutput(
+	req *agentdv1.TaskOutputRequest, stream grpc.ServerStreamingServer[agentdv1.TaskOutputResponse],
+) error {
+	output, err := outputOf(req)
+	if err != nil {
+		return err
+	}
+	return s.view.Output(stream.Context(), output, func(i view.Item) error { return sent(stream.Send(outputItem(i))) })
+}
+
+// SendMessage gives text to a living task and streams its receipts.
+func (s agents) SendMessage(
+	req *agentdv1.SendMessageRequest, stream grpc.ServerStreamingServer[agentdv1.SendMessageResponse],
+) error {
+	ctx := stream.Context()
+	send, until, err := sendOf(req)
+	if err != nil {
+		return err
+	}
+	send.Caller = auth.CallerOf(ctx).String()
+	id, err := s.supervisor.Send(ctx, send)
+	if err != nil {
+		return err
+	}
+	return s.view.Receipts(ctx, task.ID(send.To), id, until, func(r mailbox.Receipt) error {
+		return sent(stream.Send(receiptToWire(r)))
+	})
+}
+
+// TaskStop ends a task and its children, and reports the end.
+func (s agents) TaskStop(req *agentdv1.TaskStopRequest, stream grpc.ServerStreamingServer[agentdv1.TaskStopResponse]) error {
+	ctx := stream.Context()
+	stop, err := stopOf(req)
+	if err != nil {
+		return err
+	}
+	stop.Caller = auth.CallerOf(ctx).String()
+	err = s.supervisor.Stop(ctx, stop, func(p runtime.StopProgress) error {
+		return sent(stream.Send(&agentdv1.TaskStopResponse{
+			Item: &agentdv1.TaskStopResponse_Progress{Progress: progressToWire(p)},
+		}))
+	})
+	if err != nil {
+		return err
+	}
+	t, err := s.view.Task(ctx, stop.TaskID)
+	if err != nil {
+		return err
+	}
+	return stream.Send(&agentdv1.TaskStopResponse{Item: &agentdv1.TaskStopResponse_Task{Task: taskToWire(t)}})
+}

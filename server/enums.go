@@ -1,0 +1,164 @@
+package server
+
+import (
+	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/mailbox"
+	"github.com/agentd-dev/agentd/runtime/task"
+)
+
+// unknownValue is the error of an enum field whose number this daemon does not know.
+func unknownValue(field string, number int32) error {
+	return errdefs.BadField(field, "the value %d is not known", number)
+}
+
+func kindToWire(k task.Kind) agentdv1.TaskKind {
+	if k == task.Subagent {
+		return agentdv1.TaskKind_TASK_KIND_SUBAGENT
+	}
+	return agentdv1.TaskKind_TASK_KIND_UNSPECIFIED
+}
+
+// kindOf is a kind to filter by; 0: any.
+func kindOf(k agentdv1.TaskKind) (task.Kind, error) {
+	switch k {
+	case agentdv1.TaskKind_TASK_KIND_UNSPECIFIED:
+		return 0, nil
+	case agentdv1.TaskKind_TASK_KIND_SUBAGENT:
+		return task.Subagent, nil
+	}
+	return 0, unknownValue("kind", int32(k))
+}
+
+func stateToWire(s task.State) agentdv1.TaskState {
+	switch s {
+	case task.Queued:
+		return agentdv1.TaskState_TASK_STATE_QUEUED
+	case task.Running:
+		return agentdv1.TaskState_TASK_STATE_RUNNING
+	case task.Waiting:
+		return agentdv1.TaskState_TASK_STATE_WAITING
+	case task.Stopping:
+		return agentdv1.TaskState_TASK_STATE_STOPPING
+	case task.Completed:
+		return agentdv1.TaskState_TASK_STATE_COMPLETED
+	case task.Failed:
+		return agentdv1.TaskState_TASK_STATE_FAILED
+	case task.Killed:
+		return agentdv1.TaskState_TASK_STATE_KILLED
+	}
+	return agentdv1.TaskState_TASK_STATE_UNSPECIFIED
+}
+
+// stateOf is a state to filter by; 0: any.
+func stateOf(s agentdv1.TaskState) (task.State, error) {
+	if s == agentdv1.TaskState_TASK_STATE_UNSPECIFIED {
+		return 0, nil
+	}
+	for _, state := range task.States() {
+		if stateToWire(state) == s {
+			return state, nil
+		}
+	}
+	return 0, unknownValue("state", int32(s))
+}
+
+func reasonToWire(r task.Reason) agentdv1.TaskReason {
+	switch r {
+	case task.Done:
+		return agentdv1.TaskReason_TASK_REASON_DONE
+	case task.StoppedByClient:
+		return agentdv1.TaskReason_TASK_REASON_STOPPED_BY_CLIENT
+	case task.ParentEnded:
+		return agentdv1.TaskReason_TASK_REASON_PARENT_ENDED
+	case task.MaxSteps:
+		return agentdv1.TaskReason_TASK_REASON_MAX_STEPS
+	case task.BudgetExceeded:
+		return agentdv1.TaskReason_TASK_REASON_BUDGET_EXCEEDED
+	case task.Timeout:
+		return agentdv1.TaskReason_TASK_REASON_TIMEOUT
+	case task.ModelError:
+		return agentdv1.TaskReason_TASK_REASON_MODEL_ERROR
+	case task.ContextOverflow:
+		return agentdv1.TaskReason_TASK_REASON_CONTEXT_OVERFLOW
+	case task.NoProgress:
+		return agentdv1.TaskReason_TASK_REASON_NO_PROGRESS
+	case task.Panic:
+		return agentdv1.TaskReason_TASK_REASON_PANIC
+	case task.SpawnFailed:
+		return agentdv1.TaskReason_TASK_REASON_SPAWN_FAILED
+	case task.CrashLoop:
+		return agentdv1.TaskReason_TASK_REASON_CRASH_LOOP
+	}
+	return agentdv1.TaskReason_TASK_REASON_UNSPECIFIED
+}
+
+func levelToWire(l task.StopLevel) agentdv1.StopLevel {
+	switch l {
+	case task.WrapUp:
+		return agentdv1.StopLevel_STOP_LEVEL_WRAP_UP
+	case task.Cancel:
+		return agentdv1.StopLevel_STOP_LEVEL_CANCEL
+	case task.Kill:
+		return agentdv1.StopLevel_STOP_LEVEL_KILL
+	}
+	return agentdv1.StopLevel_STOP_LEVEL_UNSPECIFIED
+}
+
+// levelOf is how hard to stop; WRAP_UP when nothing is said.
+func levelOf(l agentdv1.StopLevel) (task.StopLevel, error) {
+	switch l {
+	case agentdv1.StopLevel_STOP_LEVEL_UNSPECIFIED, agentdv1.StopLevel_STOP_LEVEL_WRAP_UP:
+		return task.WrapUp, nil
+	case agentdv1.StopLevel_STOP_LEVEL_CANCEL:
+		return task.Cancel, nil
+	case agentdv1.StopLevel_STOP_LEVEL_KILL:
+		return task.Kill, nil
+	}
+	return 0, unknownValue("level", int32(l))
+}
+
+func receiptStateToWire(s mailbox.State) agentdv1.ReceiptState {
+	switch s {
+	case mailbox.Accepted:
+		return agentdv1.ReceiptState_RECEIPT_STATE_ACCEPTED
+	case mailbox.Delivered:
+		return agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED
+	case mailbox.Undeliverable:
+		return agentdv1.ReceiptState_RECEIPT_STATE_UNDELIVERABLE
+	}
+	return agentdv1.ReceiptState_RECEIPT_STATE_UNSPECIFIED
+}
+
+// untilOf is the receipt to wait for; ACCEPTED when nothing is said.
+func untilOf(s agentdv1.ReceiptState) (mailbox.State, error) {
+	switch s {
+	case agentdv1.ReceiptState_RECEIPT_STATE_UNSPECIFIED, agentdv1.ReceiptState_RECEIPT_STATE_ACCEPTED:
+		return mailbox.Accepted, nil
+	case agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED:
+		return mailbox.Delivered, nil
+	case agentdv1.ReceiptState_RECEIPT_STATE_UNDELIVERABLE:
+		return 0, errdefs.BadField("until", "must be ACCEPTED or DELIVERED; an undeliverable message ends the stream anyway")
+	}
+	return 0, unknownValue("until", int32(s))
+}
+
+// checkDelivery allows the one delivery that there is: at the next step boundary.
+func checkDelivery(d agentdv1.Delivery) error {
+	switch d {
+	case agentdv1.Delivery_DELIVERY_UNSPECIFIED, agentdv1.Delivery_DELIVERY_STEP:
+		return nil
+	}
+	return unknownValue("delivery", int32(d))
+}
+
+// waitOf tells whether to wait for the terminal state.
+func waitOf(w agentdv1.WaitFor) (terminal bool, err error) {
+	switch w {
+	case agentdv1.WaitFor_WAIT_FOR_UNSPECIFIED:
+		return false, nil
+	case agentdv1.WaitFor_WAIT_FOR_TERMINAL:
+		return true, nil
+	}
+	return false, unknownValue("wait_for", int32(w))
+}

@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	gwruntime "github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // the details of errors can only be shown when they are known
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// storeService is the health service's name for the store: NOT_SERVING while it is stalled, and when the server stops.
+const storeService = "agentd.store"
+
+// readyTime bounds the question whether the daemon is ready.
+const readyTime = 2 * time.Second
+
+// newMux leads paths to methods. JSON has the names of the protos, and unknown fields are refused.
+func newMux() *gwruntime.ServeMux {
+	nothing := func(string) (string, bool) { return "", false }
+	return gwruntime.NewServeMux(
+		gwruntime.WithMarshalerOption(gwruntime.MIMEWildcard, &gwruntime.JSONPb{
+			MarshalOptions: protojson.MarshalOptions{UseProtoNames: true},
+		}),
+		gwruntime.WithIncomingHeaderMatcher(nothing), // but Authorization, which always passes
+		gwruntime.WithOutgoingHeaderMatcher(nothing),
+		gwruntime.WithRoutingErrorHandler(routingError),
+	)
+}
+
+// routingError answers a method that a path does not have with 405, as HTTP does.
+func routingError(
+	ctx context.Context, mux *gwruntime.ServeMux, m gwruntime.Marshaler, w http.ResponseWriter, r *http.Request, code int,
+) {
+	if code != http.StatusMethodNotAllowed {
+		gwruntime.DefaultRoutingErrorHandler(ctx, mux, m, w, r, code)
+		return
+	}
+	gwruntime.HTTPError(ctx, mux, m, w, r, &gwruntime.HTTPStatusError{
+		HTTPStatus: code, Err: status.Error(codes.Unimplemented, "the path does not have this method"),
+	})
+}
+
+// refuse answers a request without the token.
+func refuse(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	w.WriteHeader(http.StatusUnauthorized)
+	// As google.rpc.Status.
+	_, _ = io.WriteString(w, `{"code":16,"message":"a bearer token is needed: Authorization: Bearer TOKEN",`+
+		`"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"UNAUTHENTICATED","domain":"agentd.dev"}]}`+
+		"\n")
+}
+
+// ready asks the gRPC server whether the daemon is there and can commit.
+func (g *Gateway) ready(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+g.cfg.Token)
+	resp, err := healthv1.NewHealthClient(g.conn).Check(ctx, &healthv1.HealthCheckRequest{Service: storeService})
+	return err == nil && resp.GetStatus() == healthv1.HealthCheckResponse_SERVING
+}
+
+// writeProbe answers a probe.
+func writeProbe(w http.ResponseWriter, ok bool) {
+	w.Header().Set("Content-Type", "application/json")
+	if !ok {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"status":"NOT_SERVING"}`+"\n")
+		return
+	}
+	_, _ = io.WriteString(w, `{"status":"SERVING"}`+"\n")
+}

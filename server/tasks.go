@@ -1,0 +1,44 @@
+package server
+
+import (
+	"context"
+
+	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+	"github.com/agentd-dev/agentd/runtime/view"
+)
+
+// tasks is the TaskService.
+type tasks struct {
+	agentdv1.UnimplementedTaskServiceServer
+	view *view.View
+}
+
+// GetTask shows one task.
+func (s tasks) GetTask(ctx context.Context, req *agentdv1.GetTaskRequest) (*agentdv1.GetTaskResponse, error) {
+	id, err := taskID(req.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.view.Task(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &agentdv1.GetTaskResponse{Task: taskToWire(t)}, nil
+}
+
+// ListTasks gives one page of tasks.
+func (s tasks) ListTasks(ctx context.Context, req *agentdv1.ListTasksRequest) (*agentdv1.ListTasksResponse, error) {
+	filter, err := filterOf(req)
+	if err != nil {
+		return nil, err
+	}
+	page, next, err := s.view.List(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	resp := &agentdv1.ListTasksResponse{NextPageToken: next}
+	for _, t := range page {
+		resp.Tasks = append(resp.Tasks, taskToWire(t))
+	}
+	return resp, nil
+}

@@ -107,10 +107,11 @@ func (b brokenStream) Error() string { return "the client is gone: " + b.cause.E
 // Unwrap gives gRPC's error.
 func (b brokenStream) Unwrap() error { return b.cause }
 
-// sent marks the error of a Send.
+// sent marks the error of a Send, unless it is of the message itself.
 func sent(err error) error {
-	if err == nil {
-		return nil
+	switch status.Code(err) {
+	case codes.OK, codes.Internal, codes.ResourceExhausted:
+		return err
 	}
 	return brokenStream{err}
 }

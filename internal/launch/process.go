@@ -84,7 +84,7 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 	}
 	logFile := filepath.Join(o.StateDir, "agentd.log")
 	args := append([]string{"--state-dir=" + o.StateDir, "--listen=unix://" + o.Socket}, o.Args...)
-	cmd, err := spawn(o.Binary, args, o.Env, logFile, nil)
+	cmd, err := spawn(ctx, o.Binary, args, o.Env, logFile, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func StartModelServer(ctx context.Context, binary, script, logFile string) (*Mod
 		return nil, err
 	}
 	defer r.Close()
-	cmd, err := spawn(binary, []string{"model-server", "--script=" + script, "--listen=127.0.0.1:0"}, nil, logFile, w)
+	cmd, err := spawn(ctx, binary, []string{"model-server", "--script=" + script, "--listen=127.0.0.1:0"}, nil, logFile, w)
 	w.Close()
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func StartModelServer(ctx context.Context, binary, script, logFile string) (*Mod
 }
 
 // spawn starts a process in a session of its own with cwd `/`. Its output goes to logFile, but stdout to out unless nil.
-func spawn(binary string, args, env []string, logFile string, out *os.File) (*exec.Cmd, error) {
+func spawn(ctx context.Context, binary string, args, env []string, logFile string, out *os.File) (*exec.Cmd, error) {
 	if stat, err := os.Stat(logFile); err == nil && stat.Size() > maxLog {
 		_ = os.Rename(logFile, logFile+".1") // else it grows on
 	}
@@ -139,7 +139,7 @@ func spawn(binary string, args, env []string, logFile string, out *os.File) (*ex
 		return nil, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.Unspecified, logFile, "the log can't be opened")
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(context.Background(), binary, args...) // it outlives who starts it
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...) // it outlives who starts it
 	cmd.Dir = "/"
 	cmd.Env = append([]string{}, env...) // never nil, which would inherit everything
 	cmd.Stdout, cmd.Stderr = log, log

@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"strconv"
@@ -17,16 +19,16 @@ type proc struct {
 	dead                        bool   // nothing of it runs; only its exit status is left
 }
 
-// processes are all processes that can be seen, dead ones too.
-func processes() []proc {
+// processes are all processes that can be seen, dead ones too. An error means that some may be missing.
+func processes() ([]proc, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	all := make([]proc, 0, len(names))
 	for _, name := range names {
@@ -34,19 +36,31 @@ func processes() []proc {
 		if err != nil {
 			continue
 		}
-		if p, ok := readProc(pid); ok {
+		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // it has gone meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if p, ok := parseStat(pid, stat); ok {
 			all = append(all, p)
 		}
 	}
-	return all
+	return all, nil
 }
 
-// readProc reads /proc/PID/stat; false when the process is gone.
+// readProc reads one process; false when it is gone.
 func readProc(pid int) (proc, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return proc{}, false
 	}
+	return parseStat(pid, stat)
+}
+
+// parseStat reads the content of /proc/PID/stat.
+func parseStat(pid int, stat []byte) (proc, bool) {
 	// The second field is the program's name in parentheses and may hold anything, parentheses too.
 	name := bytes.LastIndexByte(stat, ')')
 	f := bytes.Fields(stat[name+1:])

@@ -206,7 +206,11 @@ func TestUnmarkedProcessesAreNobodys(t *testing.T) {
 	one, _ := readProc(1)
 	self, _ := readProc(os.Getpid())
 	roots := []Process{{PID: 1, StartTime: one.start}, {PID: self.pid, StartTime: self.start}, {}}
-	for _, p := range (&tree{store: "store", wanted: any, roots: roots}).members() {
+	members, err := (&tree{store: "store", wanted: any, roots: roots}).members()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range members {
 		if p.pid == 1 || p.pid == self.pid {
 			t.Errorf("a tree has process %+v", p)
 		}

@@ -48,7 +48,10 @@ func (t *tree) kill(ctx context.Context) (int, error) {
 			// The zombie keeps the group's id from being reused. Unlike single signals this cannot be outrun by forks.
 			_ = syscall.Kill(-t.exited, syscall.SIGKILL)
 		}
-		members := t.members()
+		members, err := t.members()
+		if err != nil {
+			return len(t.seen), errdefs.Wrap(err, errdefs.Internal, errdefs.Fault, "/proc", "cannot see which processes are left")
+		}
 		for _, p := range members {
 			t.seen[p.identity()] = true
 		}
@@ -84,8 +87,12 @@ func resisting(left []proc) error {
 
 // members are the living processes of the tree as they are now: never the daemon itself or what it started otherwise,
 // and never init, whose pid as a group means every process to kill(2).
-func (t *tree) members() []proc {
-	all := slices.DeleteFunc(processes(), func(p proc) bool { return p.pid <= 1 || p.pid == os.Getpid() })
+func (t *tree) members() ([]proc, error) {
+	all, err := processes()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(p proc) bool { return p.pid <= 1 || p.pid == os.Getpid() })
 	children := make(map[int][]proc)
 	for _, p := range all {
 		children[p.parent] = append(children[p.parent], p)
@@ -104,7 +111,7 @@ func (t *tree) members() []proc {
 			living = append(living, p)
 		}
 	}
-	return living
+	return living, nil
 }
 
 // known are the processes that belong to the tree by something of their own.

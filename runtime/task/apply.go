@@ -15,7 +15,8 @@ type Change interface {
 // Start is written when the loop of a queued task really exists.
 type Start struct{}
 
-// Resume is written when a living task gets a new loop, after the daemon's or the store's absence. Its state stays.
+// Resume is written when a started task gets a new loop, after the daemon's or the store's absence. The loop holds a slot
+// and asks the provider anew, so a waiting task runs; a stop that was asked for stays.
 type Resume struct{}
 
 // Wait says that a running task waits for the provider and gives its slot back.
@@ -24,10 +25,11 @@ type Wait struct{}
 // Proceed says that a waiting task has a slot again.
 type Proceed struct{}
 
-// Stop asks for the end, or for a harder one.
+// Stop asks for the end of a started task, or for a harder one. A queued task has no loop that could heed it: it ends by
+// Finish.
 type Stop struct{ Order StopOrder }
 
-// Finish is the terminal change.
+// Finish is the terminal change. What never ran, or waits for the provider, can't have completed.
 type Finish struct {
 	State  State
 	Reason Reason
@@ -73,6 +75,9 @@ func Apply(t Task, c Change, now time.Time) (Task, error) {
 		if t.State == Queued {
 			return t, noArrow(t, c)
 		}
+		if t.State == Waiting {
+			t.State = Running
+		}
 		t.Start++
 	case Wait:
 		if t.State != Running {
@@ -94,24 +99,25 @@ func Apply(t Task, c Change, now time.Time) (Task, error) {
 	return t, nil
 }
 
-// applyStop makes a stop stick. A running stop only grows harder, and keeps its first reason.
+// applyStop makes a stop stick. A running stop only grows harder, and keeps its first outcome.
 func applyStop(t Task, c Stop) (Task, error) {
 	order := c.Order
-	if t.Stop != nil {
-		if order.Level <= t.Stop.Level {
+	if t.State == Queued || order.Level == 0 || !order.State.Terminal() || order.Reason == 0 {
+		return t, noArrow(t, c)
+	}
+	if first := t.Stop; first != nil {
+		if order.Level <= first.Level {
 			return t, noArrow(t, c)
 		}
-		first := *t.Stop
-		first.Level = order.Level
-		order = first
+		order.State, order.Reason, order.Message = first.State, first.Reason, first.Message
 	}
 	t.State, t.Stop = Stopping, &order
 	return t, nil
 }
 
-// applyFinish ends the task. What never ran can't have completed.
 func applyFinish(t Task, c Finish, now time.Time) (Task, error) {
-	if !c.State.Terminal() || c.Reason == 0 || (t.State == Queued && c.State == Completed) {
+	inVain := c.State == Completed && (t.State == Queued || t.State == Waiting)
+	if inVain || !c.State.Terminal() || c.Reason == 0 {
 		return t, noArrow(t, c)
 	}
 	t.State, t.Reason, t.Error, t.Ended = c.State, c.Reason, c.Error, now

@@ -123,7 +123,7 @@ func damages() map[string]func(r *rand.Rand, file []byte) []byte {
 			copy(file[b:b+page], kept)
 			return file
 		},
-		"cut off":  func(r *rand.Rand, file []byte) []byte { return file[:1+r.IntN(len(file)-1)] },
+		"cut off": func(r *rand.Rand, file []byte) []byte { return file[:1+r.IntN(len(file)-1)] },
 		"cycles": func(_ *rand.Rand, file []byte) []byte { // bbolt would never come back
 			for at := 2 * page; at < len(file); at += page {
 				const branch, header, element = 1, 16, 16

@@ -169,8 +169,8 @@ func (p page) element(i int) (e element, ok bool) {
 	if start+ksize+vsize > int64(len(b)) {
 		return e, false
 	}
-	e = element{key: b[start : start+ksize], value: b[start+ksize : start+ksize+vsize], bucket: ne.Uint32(b)&1 != 0}
-	return e, true
+	middle, end := start+ksize, start+ksize+vsize
+	return element{key: b[start:middle], value: b[middle:end], bucket: ne.Uint32(b)&1 != 0}, true
 }
 
 // free gives the pages that the freelist names.

@@ -109,7 +109,7 @@ func (w *walk) elements(p page, visit func(element)) {
 func (w *walk) reach(p page) bool {
 	for id := p.id; id < p.id+p.span; id++ {
 		if w.reached[id] {
-			return true
+			return false
 		}
 	}
 	for id := p.id; id < p.id+p.span; id++ {

@@ -48,8 +48,8 @@ func (m *model) apply(b store.Batch, c store.Committed) {
 // testModel does random operations on a store and on the model and compares them.
 func testModel(t *testing.T, open Opener) {
 	rapid.Check(t, func(r *rapid.T) {
-		// The store closes with the test of the whole; rapid's own T has no cleanup that an Opener could take.
 		s, reopen := open(t)
+		defer func() { _ = s.Close() }() // the opener closes it again, but only after hundreds of others
 		m := &model{records: make(map[string]store.Record), logs: make(map[string][]store.Entry)}
 		r.Repeat(map[string]func(*rapid.T){
 			"commit": func(r *rapid.T) {

@@ -1,0 +1,228 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/mailbox"
+	"github.com/agentd-dev/agentd/runtime"
+	"github.com/agentd-dev/agentd/runtime/grant"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/view"
+)
+
+// named compares our values of an enum with all of the proto's: the same words behind the prefix, in any order.
+func named[D interface{ String() string }, W protoreflect.Enum](t *testing.T, prefix string, ours []D, toWire func(D) W) {
+	t.Helper()
+	var w W
+	values := w.Descriptor().Values()
+	if values.Len() != len(ours)+1 {
+		t.Errorf("%s has %d values beside UNSPECIFIED, we have %d", prefix, values.Len()-1, len(ours))
+	}
+	for _, d := range ours {
+		got := values.ByNumber(toWire(d).Number()).Name()
+		if want := prefix + d.String(); string(got) != want {
+			t.Errorf("%s became %s", want, got)
+		}
+	}
+	var zero D
+	if toWire(zero).Number() != 0 {
+		t.Errorf("%s: no value became %v", prefix, toWire(zero))
+	}
+}
+
+func TestEnumsSayTheSame(t *testing.T) {
+	named(t, "TASK_STATE_", task.States(), stateToWire)
+	named(t, "TASK_REASON_", task.Reasons(), reasonToWire)
+	named(t, "STOP_LEVEL_", []task.StopLevel{task.WrapUp, task.Cancel, task.Kill}, levelToWire)
+	named(t, "TASK_KIND_", []word[task.Kind]{{task.Subagent, "SUBAGENT"}}, func(w word[task.Kind]) agentdv1.TaskKind {
+		return kindToWire(w.value)
+	})
+	named(t, "RECEIPT_STATE_", []word[mailbox.State]{
+		{mailbox.Accepted, "ACCEPTED"}, {mailbox.Delivered, "DELIVERED"}, {mailbox.Undeliverable, "UNDELIVERABLE"},
+	}, func(w word[mailbox.State]) agentdv1.ReceiptState { return receiptStateToWire(w.value) })
+}
+
+// word names a value of a type that has no String.
+type word[T any] struct {
+	value T
+	name  string
+}
+
+func (w word[T]) String() string { return w.name }
+
+// accepts walks all values of a proto enum, and one beyond, through a function that unpacks it. It gives the words of
+// those that are accepted.
+func accepts[W ~int32](names map[int32]string, unpack func(W) error) string {
+	var accepted []string
+	for n := int32(0); n <= int32(len(names)); n++ {
+		if unpack(W(n)) == nil {
+			accepted = append(accepted, names[n])
+		}
+	}
+	return strings.Join(accepted, " ")
+}
+
+func TestUnpackingKnowsEveryValue(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{
+			accepts(agentdv1.TaskKind_name, func(k agentdv1.TaskKind) error { _, err := kindOf(k); return err }),
+			"TASK_KIND_UNSPECIFIED TASK_KIND_SUBAGENT",
+		},
+		{
+			accepts(agentdv1.StopLevel_name, func(l agentdv1.StopLevel) error { _, err := levelOf(l); return err }),
+			"STOP_LEVEL_UNSPECIFIED STOP_LEVEL_WRAP_UP STOP_LEVEL_CANCEL STOP_LEVEL_KILL",
+		},
+		{
+			accepts(agentdv1.ReceiptState_name, func(s agentdv1.ReceiptState) error { _, err := untilOf(s); return err }),
+			"RECEIPT_STATE_UNSPECIFIED RECEIPT_STATE_ACCEPTED RECEIPT_STATE_DELIVERED",
+		},
+		{accepts(agentdv1.Delivery_name, checkDelivery), "DELIVERY_UNSPECIFIED DELIVERY_STEP"},
+		{
+			accepts(agentdv1.WaitFor_name, func(w agentdv1.WaitFor) error { _, err := waitOf(w); return err }),
+			"WAIT_FOR_UNSPECIFIED WAIT_FOR_TERMINAL",
+		},
+	} {
+		if c.got != c.want {
+			t.Errorf("accepted: %s; want: %s", c.got, c.want)
+		}
+	}
+	for _, state := range task.States() {
+		if back, err := stateOf(stateToWire(state)); err != nil || back != state {
+			t.Errorf("%s came back as %s, %v", state, back, err)
+		}
+	}
+	if _, err := stateOf(agentdv1.TaskState(len(agentdv1.TaskState_name))); !errdefs.Is(err, errdefs.BadArgument) {
+		t.Errorf("an unknown state: %v", err)
+	}
+}
+
+// TestNothingIsLeftOut packs values that are full and looks for fields that stayed empty.
+func TestNothingIsLeftOut(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	usage := task.UsageOf([]int64{1, 2, 3, 4, 5, 6, 7})
+	full := view.Task{
+		Task: task.Task{
+			ID: "sub-1", Kind: task.Subagent, Agent: "general", Model: "m", Description: "d", Workspace: "/w",
+			Parent: "sub-0", Ancestors: []task.ID{"sub-0"}, State: task.Killed, Reason: task.Timeout, Error: "e",
+			Grant:  grant.Grant{Tools: []string{"ls"}, Readable: []string{"/w"}, Writable: []string{"/w"}},
+			Budget: task.Budget{MaxSteps: 1, Steps: 2, Tokens: 3, WallTime: 4}, Incarnation: 1,
+			Created: at, Started: at, Ended: at,
+		},
+		TeamName: "shop", Usage: usage, WallTime: time.Second, Activity: "a", LastSeq: 7,
+	}
+	result := task.Result{
+		TaskID: "sub-1", State: task.Failed, Reason: task.Panic, Error: "e", Summary: "s",
+		Findings:  []task.Finding{{Title: "t", Detail: "d", Path: "p", Line: 1}},
+		Artifacts: []task.Artifact{{Path: "p", Description: "d"}}, Claims: []string{"c"}, Changes: []string{"p"},
+		Usage: usage, WallTime: time.Second, Children: []task.ID{"sub-2"},
+	}
+	bodies := []task.Body{
+		&task.Input{From: "user", Text: "t", MessageID: "m-1"},
+		&task.ToolResult{CallID: "c", Tool: "ls", Text: "t", IsError: true, Truncated: true},
+		&task.StateChange{From: task.Running, To: task.Failed, Reason: task.Done},
+		&task.Notice{Text: "n"},
+	}
+	noMissing(t, taskToWire(full))
+	noMissing(t, outcomeToWire(result))
+	for _, body := range bodies {
+		noMissing(t, entryToWire(task.Entry{Seq: 1, Time: at, Body: body}))
+	}
+	answer := entryToWire(task.Entry{Seq: 1, Time: at, Body: &task.Assistant{
+		Step: 1, Text: "t", Reasoning: "r", Usage: usage, Partial: true,
+		Calls: []task.ToolCall{{ID: "c", Name: "ls", Arguments: "{}"}},
+	}})
+	noMissing(t, answer, "agentd.v1.Usage.wall_time") // of tasks only
+	noMissing(t, deltaToWire(task.Delta{Step: 1, Attempt: 1, Text: "t"}))
+	noMissing(t, deltaToWire(task.Delta{Step: 1, Attempt: 1, Reset: true}))
+	noMissing(t, receiptToWire(mailbox.Receipt{MessageID: "m-1", State: mailbox.Delivered, Seq: 1, Reason: "r"}))
+	noMissing(t, progressToWire(runtime.StopProgress{Level: task.Kill, Remaining: 1, Reaped: 1}))
+}
+
+// noMissing reports fields without a value, in nested messages too; of a oneof one must be set.
+func noMissing(t *testing.T, m proto.Message, known ...protoreflect.FullName) {
+	t.Helper()
+	r := m.ProtoReflect()
+	fields := r.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		set := r.Has(f)
+		if o := f.ContainingOneof(); o != nil {
+			set = set || r.WhichOneof(o) != nil
+		}
+		skip := false
+		for _, name := range known {
+			skip = skip || name == f.FullName()
+		}
+		if !set && !skip {
+			t.Errorf("%s is empty", f.FullName())
+		}
+		if !r.Has(f) || f.Message() == nil || strings.HasPrefix(string(f.Message().FullName()), "google.") {
+			continue
+		}
+		if f.IsList() {
+			for j := range r.Get(f).List().Len() {
+				noMissing(t, r.Get(f).List().Get(j).Message().Interface(), known...)
+			}
+			continue
+		}
+		noMissing(t, r.Get(f).Message().Interface(), known...)
+	}
+}
+
+func TestItemsAreTheSameInBothStreams(t *testing.T) {
+	for _, i := range []view.Item{
+		{Task: &view.Task{Task: task.Task{ID: "sub-1"}}},
+		{Entry: &task.Entry{Seq: 1, Body: &task.Notice{Text: "n"}}},
+		{Delta: &task.Delta{Step: 1, Text: "t"}},
+		{Heartbeat: time.Unix(1, 0)},
+		{Outcome: &task.Result{TaskID: "sub-1"}},
+	} {
+		spawn, output := spawnItem(i), outputItem(i)
+		if a, b := bytesOf(t, spawn), bytesOf(t, output); a != b || a == "" {
+			t.Errorf("%+v became %v and %v", i, spawn, output)
+		}
+	}
+}
+
+// bytesOf is a message on the wire: both responses number their items alike.
+func bytesOf(t *testing.T, m proto.Message) string {
+	t.Helper()
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// A wrong field is named as the request has it, not as the assignment has it.
+func TestFieldsAreNamedAsInTheRequest(t *testing.T) {
+	plain, timed := &agentdv1.SpawnRequest{}, &agentdv1.SpawnRequest{Timeout: durationToWire(time.Second)}
+	for _, c := range []struct {
+		req         *agentdv1.SpawnRequest
+		field, want string
+	}{
+		{plain, "prompt", "single.prompt"},
+		{plain, "inputs[3].name", "single.inputs[3].name"},
+		{plain, "budget.wall_time", "single.budget.wall_time"},
+		{timed, "budget.wall_time", "timeout"},
+		{timed, "budget.steps", "single.budget.steps"},
+		{plain, "workspace", "workspace"},
+		{plain, "parent_task_id", "parent_task_id"},
+	} {
+		e := errdefs.As(inRequest(errdefs.BadField(c.field, "is wrong"), c.req))
+		if e.Field != c.want || e.Subject != c.want || e.Message != c.want+": is wrong" {
+			t.Errorf("%s became %+v, want %s", c.field, e, c.want)
+		}
+	}
+	err := errdefs.New(errdefs.NotFound, errdefs.TeamNotFound, "shop", "no team")
+	if inRequest(err, plain) != error(err) {
+		t.Error("an error without a field was changed")
+	}
+}

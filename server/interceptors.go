@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 )
@@ -17,6 +18,10 @@ import (
 func (s *Server) answerUnary(
 	ctx context.Context, req any, call *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (any, error) {
+	err := checkSize(req)
+	if err != nil {
+		return nil, s.answer(call.FullMethod, err)
+	}
 	resp, err := handle(ctx, req)
 	return resp, s.answer(call.FullMethod, err)
 }
@@ -88,14 +93,24 @@ type drained struct {
 // Context ends when the client goes away or the server stops.
 func (d drained) Context() context.Context { return d.ctx }
 
-// RecvMsg refuses what is too large as N8 has it: gRPC itself would say RESOURCE_EXHAUSTED, as if it could pass later.
+// RecvMsg refuses what is too large.
 func (d drained) RecvMsg(m any) error {
-	err := d.ServerStream.RecvMsg(m)
-	if status.Code(err) == codes.ResourceExhausted {
-		return errdefs.Wrap(err, errdefs.InvalidArgument, errdefs.TooLarge, "request",
-			"the request is larger than %d bytes", maxRequest)
+	if err := d.ServerStream.RecvMsg(m); err != nil {
+		return err
 	}
-	return err
+	return checkSize(m)
+}
+
+// checkSize refuses a request that is too large as N8 has it. Only what is much larger gRPC refuses unread, with
+// RESOURCE_EXHAUSTED.
+func checkSize(request any) error {
+	if m, ok := request.(proto.Message); ok && proto.Size(m) > maxRequest {
+		return &errdefs.Error{
+			Kind: errdefs.InvalidArgument, Reason: errdefs.TooLarge, Subject: "request", Field: "request",
+			Message: fmt.Sprintf("request: it has %d bytes; the limit is %d", proto.Size(m), maxRequest),
+		}
+	}
+	return nil
 }
 
 // brokenStream is an error of a stream's own Send: the client is gone.

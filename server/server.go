@@ -28,6 +28,8 @@ const StoreService = "agentd.store"
 const (
 	// maxRequest bounds a request, in bytes (N8).
 	maxRequest = 4 << 20
+	// maxReceived bounds what gRPC reads into memory, in bytes.
+	maxReceived = 2 * maxRequest
 	// drainTime is how long streams get to end when the server stops. They are told at once; only clients that do not
 	// read hold it up.
 	drainTime = 5 * time.Second
@@ -61,7 +63,7 @@ func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, health: health.NewServer()}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(cfg.Policy.Credentials()),
-		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxRecvMsgSize(maxReceived),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true), // after Run no call touches the store any more
 		grpc.ChainUnaryInterceptor(s.answerUnary, recoverUnary, cfg.Policy.Unary),

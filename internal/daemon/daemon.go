@@ -5,11 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"time"
-
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/agentd-dev/agentd/internal/config"
 	"github.com/agentd-dev/agentd/internal/lifecycle"
@@ -32,7 +29,7 @@ const (
 type Options struct {
 	Config  config.Config
 	Version string
-	Latch   []string                       // argv that runs sandbox.Latch with the arguments after it
+	Latch   []string // argv that runs sandbox.Latch with the arguments after it
 	Log     *slog.Logger
 	Wrap    func(store.Store) store.Store // around the store, to make it fail in tests; nil: none
 }
@@ -80,8 +77,7 @@ type daemon struct {
 	view       *view.View
 	supervisor *runtime.Supervisor
 	started    time.Time
-	rest       net.Listener // nil: off
-	inner      *bufconn.Listener
+	rest       string // address that REST listens on; empty: off
 }
 
 // run is the ordered list. It stops in reverse: first nobody new is let in, then the loops, then the journal.
@@ -95,12 +91,12 @@ func (d *daemon) run(ctx context.Context) error {
 		{Name: "journal", Run: d.journal.Run, StopBudget: serveBudget},
 		{Name: "supervisor", Run: d.supervisor.Serve, Ready: d.supervisor.Recovered(), StopBudget: superviseBudget},
 	}
-	front, err := d.front(sockets)
+	front, err := d.front(ctx, sockets)
 	if err != nil {
 		return err
 	}
 	parts = append(parts, front...)
-	parts = append(parts, lifecycle.Part{Name: "announcement", Run: d.announce})
+	parts = append(parts, lifecycle.Part{Name: "announcement", Run: d.announce, StopBudget: serveBudget})
 	if err := lifecycle.Run(ctx, d.options.Log, parts...); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (h *home) open(ctx context.Context, o Options) error {
 		return errdefs.New(errdefs.Unavailable, errdefs.StoreStalled, marker, "the state directory can't be written: %v", err)
 	}
 	h.file, err = bolt.Open(ctx, bolt.Options{Path: path, Log: o.Log})
-	if errdefs.KindOf(err) == errdefs.DataLoss {
+	if err != nil && errdefs.KindOf(err) == errdefs.DataLoss {
 		if err = h.salvage(ctx, path, o.Log); err == nil {
 			h.file, err = bolt.Open(ctx, bolt.Options{Path: path, Log: o.Log})
 		}
@@ -113,4 +113,11 @@ func (h *home) opened() error {
 	return err
 }
 
-func (h *home) close() error { return errors.Join(h.store.Close(), h.lock.Unlock()) }
+// close closes the store. One that met a bad page leaves a mark, so that the next start walks through it.
+func (h *home) close() error {
+	var err error
+	if h.file.Damaged() != nil {
+		err = os.WriteFile(filepath.Join(h.dir, openingFile), nil, 0o600)
+	}
+	return errors.Join(err, h.store.Close(), h.lock.Unlock())
+}

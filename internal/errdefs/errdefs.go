@@ -129,7 +129,7 @@ func BadField(field, format string, args ...any) *Error {
 	return &Error{Kind: InvalidArgument, Reason: BadArgument, Field: field, Subject: field, Message: field + ": " + msg}
 }
 
-// As finds the Error in err's chain. Context errors and foreign errors become one.
+// As finds the Error in err's chain. Context errors and foreign errors become one; nil stays nil.
 func As(err error) *Error {
 	var e *Error
 	switch {
@@ -145,7 +145,8 @@ func As(err error) *Error {
 	return Wrap(err, Internal, Fault, "", "internal error; the daemon's log has the details")
 }
 
-// Text is the sentence for people, without the cause.
+// Text is the sentence for people, without the cause; all of an internal error, for it has no such sentence. Err is not
+// nil.
 func Text(err error) string {
 	if e := As(err); e.Kind != Internal {
 		return e.Message
@@ -156,5 +157,5 @@ func Text(err error) string {
 // Is tells whether err has the reason.
 func Is(err error, r Reason) bool { return err != nil && As(err).Reason == r }
 
-// KindOf is the class of err; Internal for a foreign error.
+// KindOf is the class of an error, which must not be nil; Internal for a foreign one.
 func KindOf(err error) Kind { return As(err).Kind }

@@ -3,7 +3,6 @@ package roster
 
 import (
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -26,31 +25,69 @@ const MaxName = 64
 
 // CheckName tells whether a name may be given (N2): letters, digits, '_' and '-', not reserved, not like an id.
 func CheckName(field, name string) error {
-	if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`).MatchString(name) {
-		return errdefs.BadField(field, "%q is not a name: 1 to 64 letters, digits, '_' or '-', starting with a letter or digit", name)
+	if !isName(name) {
+		return errdefs.BadField(field,
+			"%q is not a name: 1 to %d letters, digits, '_' or '-', starting with a letter or digit", name, MaxName)
 	}
-	lower := strings.ToLower(name)
-	switch lower {
+	switch strings.ToLower(name) {
 	case "team-lead", "lead", "user", "daemon":
 		return errdefs.BadField(field, "%q is reserved; choose another name", name)
 	}
-	if regexp.MustCompile(`^(sh|sub|tm|grp|t|m)-[0-9]+$`).MatchString(lower) {
+	if looksLikeID(name) {
 		return errdefs.BadField(field, "%q looks like an id; choose another name", name)
 	}
 	return nil
 }
 
+func isName(s string) bool {
+	if s == "" || len(s) > MaxName || s[0] == '-' || s[0] == '_' {
+		return false
+	}
+	return strings.IndexFunc(s, isOther) < 0
+}
+
+// isOther tells what stands in no name.
+func isOther(r rune) bool {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
+		return false
+	}
+	return true
+}
+
+// looksLikeID tells whether a name has the form of an id of any kind, in any case: those of kinds to come too.
+func looksLikeID(name string) bool {
+	kind, number, found := strings.Cut(strings.ToLower(name), "-")
+	if !found || number == "" || strings.Trim(number, "0123456789") != "" {
+		return false
+	}
+	switch kind {
+	case "sh", "sub", "tm", "grp", "t", "m":
+		return true
+	}
+	return false
+}
+
+// suffix is the number of hex digits that end a name made from a directory.
+const suffix = 6
+
 // NameFor makes a team name from a directory: its last element with other characters as '-', then '-' and six hex
 // digits of hash, the hash of the whole path (N1). The digits keep directories of the same name apart.
 func NameFor(dir, hash string) string {
-	base := regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(filepath.Base(dir), "-")
+	base := strings.Map(func(r rune) rune {
+		if isOther(r) {
+			return '-'
+		}
+		return r
+	}, filepath.Base(dir))
 	base = strings.TrimLeft(base, "-_")
 	if base == "" {
 		base = "root"
 	}
-	const suffix = 7
-	if len(base) > MaxName-suffix {
-		base = base[:MaxName-suffix]
+	base = base[:min(len(base), MaxName-1-suffix)]
+	name := base + "-" + hash[:suffix]
+	if looksLikeID(name) { // such as sub-123456: the directory `sub`, and no letter among the digits
+		return "dir-" + name
 	}
-	return base + "-" + hash[:suffix-1]
+	return name
 }

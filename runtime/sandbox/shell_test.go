@@ -8,7 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -194,7 +194,7 @@ func TestStopFreesThePort(t *testing.T) {
 		}
 		_ = c.Close()
 		stop(stopped)
-		if err := <-done; err != stopped { //nolint:errorlint // the very cause
+		if err := <-done; !errors.Is(err, stopped) {
 			t.Errorf("got error %v", err)
 		}
 		if c, err := net.Dial("tcp", string(address)); err == nil {
@@ -207,10 +207,10 @@ func TestStopFreesThePort(t *testing.T) {
 // case STP-6
 func TestFloodStaysInBounds(t *testing.T) {
 	box := newBox(t)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
 	exit, err := shellOf(box).Run(t.Context(), Command{Line: "yes 'zwölf Äpfel'", Dir: "/", Timeout: time.Second})
-	runtime.ReadMemStats(&after)
+	goruntime.ReadMemStats(&after)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func createToken(path string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }()
 	_, err = f.WriteString(rand.Text() + "\n")
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err

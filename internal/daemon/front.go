@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/internal/lifecycle"
+	"github.com/agentd-dev/agentd/server"
+	"github.com/agentd-dev/agentd/server/auth"
+	"github.com/agentd-dev/agentd/server/gateway"
+)
+
+// innerBuffer is the size of the in-process connection between REST and gRPC, in bytes.
+const innerBuffer = 1 << 20
+
+// front makes the parts that let clients in: gRPC, and REST when it is on. The gRPC server comes last, so that it stops
+// first: it tells streams to end, REST's too.
+func (d *daemon) front(ctx context.Context, s *sockets) ([]lifecycle.Part, error) {
+	var parts []lifecycle.Part
+	listeners, token := s.listeners, ""
+	if d.options.Config.REST != "" {
+		inner := bufconn.Listen(innerBuffer)
+		rest, secret, err := d.restFront(ctx, inner)
+		if err != nil {
+			return nil, err
+		}
+		listeners, token = append(listeners, inner), secret
+		parts = append(parts, lifecycle.Part{Name: "REST", Run: rest.Run, StopBudget: serveBudget})
+	}
+	api := server.New(server.Config{
+		Supervisor: d.supervisor, View: d.view, Policy: auth.NewPolicy(token, d.box.OwnsProcess),
+		Listeners: listeners, About: d.about(), Store: d.storeState, Log: d.options.Log,
+	})
+	return append(parts, lifecycle.Part{Name: "gRPC", Run: api.Run, StopBudget: 2 * serveBudget}), nil
+}
+
+func (d *daemon) restFront(ctx context.Context, inner *bufconn.Listener) (*gateway.Gateway, string, error) {
+	address := d.options.Config.REST
+	token, err := auth.LoadToken(filepath.Join(d.options.Config.StateDir, tokenFile))
+	if err != nil {
+		return nil, "", err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, "", errdefs.New(errdefs.Unavailable, errdefs.Fault, address, "can't listen on %s for REST: %v", address, err)
+	}
+	d.rest = listener.Addr().String()
+	front, err := gateway.New(ctx, gateway.Config{
+		Listener: listener, Dial: inner.DialContext, Token: token, Log: d.options.Log,
+	})
+	if err != nil {
+		return nil, "", errors.Join(err, listener.Close())
+	}
+	return front, token, nil
+}
+
+// about is what the status tells that does not change.
+func (d *daemon) about() server.About {
+	c := d.options.Config
+	about := server.About{
+		Version: d.options.Version, PID: os.Getpid(), Started: d.started, StateDir: c.StateDir, Listen: c.Listen,
+		REST: d.rest, StoreID: d.journal.StoreID(), AutoStarted: c.AutoStarted,
+		Model: server.ModelState{
+			Configured: c.ModelConfigured(), Model: c.Model, BaseURL: c.BaseURL, Hint: c.ModelHint(),
+		},
+	}
+	if c.APIKey != "" {
+		about.Model.APIKeyEnv = c.APIKeyEnv
+	}
+	return about
+}
+
+func (d *daemon) storeState() server.StoreState {
+	state := server.StoreState{
+		SizeBytes: d.home.file.Size(), Quarantined: d.home.file.Quarantined(), SalvagedFrom: d.home.salvaged,
+	}
+	for _, err := range []error{d.home.file.Damaged(), d.journal.Stalled()} {
+		if err != nil {
+			state.Stalled, state.Error = true, errdefs.Text(err)
+		}
+	}
+	return state
+}
+
+// announce says that the daemon serves: to the log, and to systemd when it asks for it.
+func (d *daemon) announce(ctx context.Context) error {
+	if err := d.home.opened(); err != nil {
+		return err
+	}
+	c := d.options.Config
+	d.options.Log.Info("agentd serves", "pid", os.Getpid(), "listen", c.Listen, "rest", d.rest, "state_dir", c.StateDir)
+	if hint := c.ModelHint(); hint != "" {
+		d.options.Log.Warn("no model is configured", "hint", hint)
+	}
+	if err := notifySystemd(ctx, "READY=1"); err != nil {
+		d.options.Log.Warn("systemd was not told", "error", err)
+	}
+	<-ctx.Done()
+	return notifySystemd(context.WithoutCancel(ctx), "STOPPING=1")
+}
+
+// notifySystemd sends one state to the socket in NOTIFY_SOCKET, as sd_notify(3) describes it. Without one it does
+// nothing.
+func notifySystemd(ctx context.Context, state string) error {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return nil
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unixgram", path)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Write([]byte(state))
+	return errors.Join(err, conn.Close())
+}

@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+)
+
+// proves T6
+// case STP-5
+func TestClientThatLeavesCancelsNothing(t *testing.T) {
+	more := make(chan struct{})
+	h := newHouse(t, waits(more, "done"))
+	ctx, leave := context.WithCancel(h.ctx())
+	id, stream := h.follow(ctx, h.request("do it"))
+	other, err := h.agents.TaskOutput(h.ctx(), &agentdv1.TaskOutputRequest{TaskId: id, Follow: true})
+	must(t, err)
+	_, err = other.Recv()
+	must(t, err)
+	leave()
+	if _, err := all(stream, nil); err == nil {
+		t.Error("the stream of the client that left ended well")
+	}
+	close(more)
+	items, err := all(other, nil)
+	must(t, err)
+	if o := items[len(items)-1].GetOutcome(); o.GetState() != agentdv1.TaskState_TASK_STATE_COMPLETED {
+		t.Errorf("outcome: %v", o)
+	}
+}
+
+// proves T6
+func TestClientThatLeavesCancelsWhatItAskedToCancel(t *testing.T) {
+	h := newHouse(t, waits(nil, ""))
+	ctx, leave := context.WithCancel(h.ctx())
+	req := h.request("do it")
+	req.CancelOnDisconnect = true
+	id, _ := h.follow(ctx, req)
+	leave()
+	if o := h.end(id); o.GetState() != agentdv1.TaskState_TASK_STATE_KILLED ||
+		o.GetReason() != agentdv1.TaskReason_TASK_REASON_STOPPED_BY_CLIENT {
+		t.Errorf("outcome: %v", o)
+	}
+}
+
+// A stop of the daemon is no departure of the client: it finds its task again.
+//
+// proves T6
+func TestStopOfTheServerEndsStreamsNotTasks(t *testing.T) {
+	more := make(chan struct{})
+	h := newHouse(t, waits(more, "done"))
+	req := h.request("do it")
+	req.CancelOnDisconnect = true
+	id, spawn := h.follow(h.ctx(), req)
+	output, err := h.agents.TaskOutput(h.ctx(), &agentdv1.TaskOutputRequest{TaskId: id, Follow: true})
+	must(t, err)
+	_, err = output.Recv()
+	must(t, err)
+	h.stop()
+	_, err = all(spawn, nil)
+	refused(t, err, codes.Unavailable, "SHUTTING_DOWN")
+	_, err = all(output, nil)
+	refused(t, err, codes.Unavailable, "SHUTTING_DOWN")
+	got, err := h.view.Task(h.ctx(), "sub-1")
+	must(t, err)
+	if string(got.ID) != id || got.State.Terminal() || got.Stop != nil {
+		t.Errorf("the task: %+v", got.Task)
+	}
+	close(more)
+}

@@ -33,6 +33,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
@@ -55,6 +56,10 @@ const (
 
 // mapSize is the address space that is mapped from the start; remapping waits for all readers.
 const mapSize = 64 << 20
+
+// lockPatience is the wait for bbolt's own lock: the state directory's lock is held by then, so that the only other
+// holder is a dead daemon's child that has not come to exec yet, or whoever checks the file.
+const lockPatience = time.Second
 
 // Options say where a store lies.
 type Options struct {
@@ -199,7 +204,7 @@ func openFile(path string, readOnly bool) (db *bbolt.DB, err error) {
 	}()
 	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		ReadOnly:        readOnly,
-		Timeout:         1, // a nanosecond: one attempt
+		Timeout:         lockPatience,
 		FreelistType:    bbolt.FreelistMapType,
 		InitialMmapSize: mapSize,
 		NoStatistics:    true,

@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,7 +22,14 @@ const lockName = "agentd.lock"
 // behind nor a pid that was given again can block anyone. The text in the file, the holder's pid, is for people only.
 type FileLock struct{ f *os.File }
 
-// Lock locks the state directory for this process. It never waits: a living holder is
+// orphanPatience bounds the wait for a lock whose holder is dead. A child that it was just forking has a copy of the
+// descriptor until it execs.
+const (
+	orphanPatience = 5 * time.Second
+	orphanPause    = 5 * time.Millisecond
+)
+
+// Lock locks the state directory for this process. It never waits for a living holder, which is
 // FailedPrecondition/AlreadyRunning, naming its pid.
 func Lock(dir string) (*FileLock, error) { return LockFile(filepath.Join(dir, lockName)) }
 
@@ -30,7 +39,12 @@ func LockFile(path string) (*FileLock, error) {
 	if err != nil {
 		return nil, stalled(err)
 	}
-	switch err := tryLock(f, unix.LOCK_EX); {
+	err = tryLock(f, unix.LOCK_EX)
+	for begun := time.Now(); errors.Is(err, unix.EWOULDBLOCK) && isDead(holder(f)) && time.Since(begun) < orphanPatience; {
+		<-time.After(orphanPause)
+		err = tryLock(f, unix.LOCK_EX)
+	}
+	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		err = errdefs.New(errdefs.FailedPrecondition, errdefs.AlreadyRunning, path,
 			"%s is held by a running agentd (pid %s)", path, holder(f))
@@ -62,6 +76,20 @@ func holder(f *os.File) string {
 		return pid
 	}
 	return "not known yet"
+}
+
+// isDead tells whether a pid is that of a process that has ended, reaped or not. What is no pid is taken for alive.
+func isDead(pid string) bool {
+	n, err := strconv.Atoi(pid)
+	if err != nil || n <= 0 {
+		return false
+	}
+	if errors.Is(unix.Kill(n, 0), unix.ESRCH) {
+		return true
+	}
+	stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+	_, fields, found := strings.Cut(string(stat), ") ") // the state follows the name
+	return err == nil && found && (fields[0] == 'Z' || fields[0] == 'X')
 }
 
 // tryLock locks f without waiting: EWOULDBLOCK when another holds it.

@@ -1,11 +1,15 @@
 package bolt_test
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/store/bolt"
@@ -51,5 +55,54 @@ func TestLockStale(t *testing.T) {
 		if err := l.Unlock(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// proves D9: a child that a killed daemon was just forking holds a copy of the lock until it execs; the next daemon
+// waits for that instead of taking the dead one for alive.
+func TestLockOfADeadHoldersChild(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agentd.lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Skipf("true is missing: %v", err)
+	}
+	if _, err := fmt.Fprintln(f, dead.ProcessState.Pid()); err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("cat") // holds the lock until its input ends
+	child.ExtraFiles = []*os.File{f}
+	input, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	locked := make(chan error, 1)
+	go func() {
+		l, err := bolt.LockFile(path)
+		if err == nil {
+			err = l.Unlock()
+		}
+		locked <- err
+	}()
+	if err := input.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-locked; err != nil {
+		t.Error(err)
+	}
+	if err := child.Wait(); err != nil {
+		t.Error(err)
 	}
 }

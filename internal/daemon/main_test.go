@@ -1,0 +1,66 @@
+package daemon_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/config"
+	"github.com/agentd-dev/agentd/internal/daemon"
+	"github.com/agentd-dev/agentd/runtime/sandbox"
+)
+
+// The test binary is the daemon too: so it needs no build, and it has the race detector when the test has it.
+const (
+	latchName  = "latch"
+	daemonName = "daemon"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case latchName:
+			os.Exit(sandbox.Latch(os.Args[2:]))
+		case daemonName:
+			os.Exit(daemonMain(os.Args[2]))
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// settings are what a test tells its daemon.
+type settings struct {
+	StateDir, Socket, BaseURL, REST string
+	MaxRunning                      int
+}
+
+func (s settings) config() config.Config {
+	c := config.Config{
+		StateDir: s.StateDir, Listen: []string{"unix://" + s.Socket}, REST: s.REST, Model: "scripted", BaseURL: s.BaseURL,
+		ModelIdleTimeout: 30 * time.Second, MaxRunning: s.MaxRunning, Path: os.Getenv("PATH"), LogLevel: slog.LevelInfo,
+	}
+	return c
+}
+
+func daemonMain(arg string) int {
+	var s settings
+	if err := json.Unmarshal([]byte(arg), &s); err != nil {
+		panic(err)
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	err := daemon.Run(ctx, daemon.Options{
+		Config: s.config(), Version: "test", Latch: []string{"/proc/self/exe", latchName}, Log: log,
+	})
+	if err != nil {
+		log.Error("the daemon failed", "error", err)
+		return 1
+	}
+	return 0
+}

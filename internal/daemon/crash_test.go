@@ -172,11 +172,13 @@ func again(err error) bool {
 }
 
 // spawn repeats a spawn under its request id until it is acknowledged.
-func (l *load) spawn(request string) string {
+func (l *load) spawn(request string) string { return l.spawnPrompt(request, "do "+request) }
+
+func (l *load) spawnPrompt(request, prompt string) string {
 	for {
 		stream, err := l.rig.agents.Spawn(context.Background(), &agentdv1.SpawnRequest{
 			RequestId: request, Workspace: l.rig.workspace, Detach: true,
-			Mode: &agentdv1.SpawnRequest_Single{Single: &agentdv1.AgentSpec{Prompt: "do " + request}},
+			Mode: &agentdv1.SpawnRequest_Single{Single: &agentdv1.AgentSpec{Prompt: prompt}},
 		}, grpc.WaitForReady(true))
 		if err == nil {
 			var item *agentdv1.SpawnResponse

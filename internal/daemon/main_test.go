@@ -19,6 +19,7 @@ import (
 const (
 	latchName  = "latch"
 	daemonName = "daemon"
+	clientName = "client"
 )
 
 func TestMain(m *testing.M) {
@@ -28,6 +29,8 @@ func TestMain(m *testing.M) {
 			os.Exit(sandbox.Latch(os.Args[2:]))
 		case daemonName:
 			os.Exit(daemonMain(os.Args[2]))
+		case clientName:
+			os.Exit(clientMain(os.Args[2]))
 		}
 	}
 	os.Exit(m.Run())

@@ -37,7 +37,7 @@ type rig struct {
 }
 
 // newRig starts a daemon with a model that plays the rules.
-func newRig(t *testing.T, rules string, maxRunning int) *rig {
+func newRig(t *testing.T, rules string, maxRunning int, options ...func(*settings)) *rig {
 	t.Helper()
 	s, err := script.Parse([]byte(rules))
 	if err != nil {
@@ -57,11 +57,10 @@ func newRig(t *testing.T, rules string, maxRunning int) *rig {
 	r.settings = settings{
 		StateDir: t.TempDir(), Socket: filepath.Join(sockets, "s"), BaseURL: provider.URL + "/v1", MaxRunning: maxRunning,
 	}
-	conn, err := grpc.NewClient("unix://"+r.settings.Socket,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
-			BaseDelay: 10 * time.Millisecond, Multiplier: 1.2, MaxDelay: 100 * time.Millisecond,
-		}, MinConnectTimeout: time.Second}))
+	for _, option := range options {
+		option(&r.settings)
+	}
+	conn, err := r.dial()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +75,27 @@ func newRig(t *testing.T, rules string, maxRunning int) *rig {
 	})
 	r.start()
 	return r
+}
+
+// dial connects to the daemon, and again after each restart.
+func (r *rig) dial() (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix://"+r.settings.Socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
+			BaseDelay: 10 * time.Millisecond, Multiplier: 1.2, MaxDelay: 100 * time.Millisecond,
+		}, MinConnectTimeout: time.Second}))
+}
+
+// awaitFile waits until a command of an agent has made a file.
+func (r *rig) awaitFile(path string) {
+	r.t.Helper()
+	for range 3000 {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.t.Fatalf("%s was not made", path)
 }
 
 // start starts the daemon and waits until it answers.

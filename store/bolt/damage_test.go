@@ -379,3 +379,29 @@ func TestOpenTwice(t *testing.T) {
 		}
 	}
 }
+
+// A store that is so small that its buckets lie within one page is salvaged without its metas too.
+func TestSmallStoreLosesItsMetas(t *testing.T) {
+	path, w := filepath.Join(t.TempDir(), "store.db"), make(written)
+	s := reopen(t, path)
+	w.commit(t, s, "a", "log", "one")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(raw[:2*os.Getpagesize()])
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bolt.Salvage(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(t, path)
+	if n := w.survivors(t, s); n != 2 {
+		t.Errorf("%d values have survived, want 2", n)
+	}
+	closeSound(t, s, path)
+}

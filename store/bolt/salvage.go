@@ -97,9 +97,6 @@ func (c *copier) copy(ctx context.Context, im *image) error {
 		c.exclude(w)
 		w.problem = func(error) {} // any bytes may lie there
 		w.loose(ctx, func(e element) {
-			if e.bucket {
-				return
-			}
 			tree := treeRecords
 			if isLogKey(e.key) {
 				tree = treeLogs

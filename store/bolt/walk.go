@@ -54,17 +54,22 @@ func (w *walk) tree(ctx context.Context, t tree, visit func(element)) {
 		w.page(ctx, t.root, 0, entry)
 		return
 	}
-	if len(t.inline) < pageHeader {
-		w.problem(fmt.Errorf("bucket %q: too short", t.name))
-		return
-	}
-	ne := binary.NativeEndian
-	p := page{flags: ne.Uint16(t.inline[8:]), count: int(ne.Uint16(t.inline[10:])), body: t.inline[pageHeader:]}
-	if p.flags != flagLeaf {
+	p, ok := inlinePage(t.inline)
+	if !ok {
 		w.problem(fmt.Errorf("bucket %q: damaged", t.name))
 		return
 	}
 	w.elements(p, entry)
+}
+
+// inlinePage is the page of a small bucket, which lies behind its header; false when there is none.
+func inlinePage(b []byte) (page, bool) {
+	if len(b) < pageHeader {
+		return page{}, false
+	}
+	ne := binary.NativeEndian
+	p := page{flags: ne.Uint16(b[8:]), count: int(ne.Uint16(b[10:])), body: b[pageHeader:]}
+	return p, p.flags == flagLeaf
 }
 
 // page visits the entries below a page. What cannot be read is noted and left out.
@@ -128,6 +133,20 @@ func (w *walk) loose(ctx context.Context, visit func(element)) {
 		if err != nil || p.flags != flagLeaf {
 			continue
 		}
+		w.elements(p, func(e element) { w.looseElement(e, visit) })
+	}
+}
+
+// looseElement visits an entry, or those of a small bucket that lies within the page.
+func (w *walk) looseElement(e element, visit func(element)) {
+	if !e.bucket {
+		visit(e)
+		return
+	}
+	if len(e.value) < bucketSize || binary.NativeEndian.Uint64(e.value) != 0 {
+		return // its pages are found by themselves
+	}
+	if p, ok := inlinePage(e.value[bucketSize:]); ok {
 		w.elements(p, visit)
 	}
 }

@@ -83,7 +83,10 @@ func (a *app) persist(ctx context.Context, do func(*client) error) error {
 	p := a.newPatience()
 	for {
 		err := a.attempt(ctx, do)
-		if err == nil || !p.again(ctx, err) {
+		if err == nil {
+			return nil
+		}
+		if err := p.bear(ctx, err); err != nil {
 			return err
 		}
 	}
@@ -105,19 +108,22 @@ func (a *app) newPatience() *patience {
 // reset starts anew, after something went right.
 func (p *patience) reset() { p.until, p.pause = time.Now().Add(retryFor), 50*time.Millisecond }
 
-// again waits and tells whether to try again; it does not for errors that would stay, when the time is over, and when
-// no daemon was there in the first place.
-func (p *patience) again(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || !transient(err) || !p.app.connected || time.Now().After(p.until) {
-		return false
+// bear waits after an error until it is time to try again. It gives the error to end with instead when the same error
+// would stay, when the time is over, and when no daemon was there in the first place; after the end of ctx, that of ctx.
+func (p *patience) bear(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !transient(err) || !p.app.connected || time.Now().After(p.until) {
+		return err
 	}
 	select {
 	case <-ctx.Done():
-		return false
+		return ctx.Err()
 	case <-time.After(p.pause):
 	}
 	p.pause = min(2*p.pause, 2*time.Second)
-	return true
+	return nil
 }
 
 // transient tells whether the same call may succeed soon. A stalled store is told at once instead: it needs people.

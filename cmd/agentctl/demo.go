@@ -47,6 +47,7 @@ type stage struct {
 	app     *app
 	dir     string
 	options launch.Options
+	model   *launch.ModelServer
 	daemon  *launch.Daemon
 	chapter int
 	killed  int // pid of the daemon that was killed; 0: not yet
@@ -54,54 +55,64 @@ type stage struct {
 	entries []*agentdv1.Entry // as they were streamed
 }
 
-// demo plays the whole demo and removes what it made, whatever happens.
-func (a *app) demo(ctx context.Context, binary string) (err error) {
+// demo plays the demo and removes what it made, whatever happens.
+func (a *app) demo(ctx context.Context, binary string) error {
+	begin := time.Now()
 	dir, err := os.MkdirTemp("", "agentd-demo-")
 	if err != nil {
 		return err
 	}
 	s := &stage{app: a, dir: dir, story: &transcript{w: a.out}}
-	defer func() {
-		if s.daemon != nil {
-			err = errors.Join(err, s.daemon.Kill())
-		}
-		err = errors.Join(err, os.RemoveAll(dir))
-	}()
-	begin := time.Now()
+	if err := errors.Join(s.play(ctx, binary), s.clear()); err != nil {
+		return err
+	}
+	s.say("That took %.1f s. The processes are ended and %s is removed.", time.Since(begin).Seconds(), dir)
+	return nil
+}
+
+// clear ends the processes and removes the files.
+func (s *stage) clear() error {
+	var errs []error
+	if s.daemon != nil {
+		errs = append(errs, s.daemon.Kill())
+	}
+	if s.model != nil {
+		errs = append(errs, s.model.Kill())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// play shows chapter after chapter.
+func (s *stage) play(ctx context.Context, binary string) (err error) {
 	if err := s.repository(ctx); err != nil {
 		return err
 	}
-	model, err := launch.StartModelServer(ctx, binary, filepath.Join(dir, "script.yaml"), filepath.Join(dir, "model.log"))
-	if err != nil {
+	script, log := filepath.Join(s.dir, "script.yaml"), filepath.Join(s.dir, "model.log")
+	if s.model, err = launch.StartModelServer(ctx, binary, script, log); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, model.Kill()) }()
 	s.options = launch.Options{
 		Binary:   binary,
-		StateDir: filepath.Join(dir, "state"),
-		Socket:   filepath.Join(dir, "agentd.sock"),
-		Args:     []string{"--base-url=" + model.URL, "--model=demo"},
-		Env:      []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir},
+		StateDir: filepath.Join(s.dir, "state"),
+		Socket:   filepath.Join(s.dir, "agentd.sock"),
+		Args:     []string{"--base-url=" + s.model.URL, "--model=demo"},
+		Env:      []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir},
 	}
 	if s.daemon, err = launch.Start(ctx, s.options); err != nil {
 		return err
 	}
-	s.say("A private daemon runs as pid %d, with a scripted model at %s: no key, no network.", s.daemon.PID(), model.URL)
+	s.say("A private daemon runs as pid %d, with a scripted model at %s: no key, no network.", s.daemon.PID(), s.model.URL)
 	outcome, err := s.agent(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.check(ctx, outcome); err != nil {
-		return err
-	}
-	s.say("That took %.1f s. Both processes are ended and %s is removed.", time.Since(begin).Seconds(), dir)
-	return nil
+	return s.check(ctx, outcome)
 }
 
 // say begins a chapter.
 func (s *stage) say(format string, args ...any) {
 	s.chapter++
-	fmt.Fprintf(s.app.out, "\n%d. %s\n\n", s.chapter, fmt.Sprintf(format, args...))
+	fmt.Fprintf(s.app.out, "\n%d. %s\n", s.chapter, fmt.Sprintf(format, args...))
 }
 
 // repository lays the files out and shows that the test fails.
@@ -137,7 +148,8 @@ func (s *stage) agent(ctx context.Context) (*agentdv1.Outcome, error) {
 			return err
 		}
 		s.entries = append(s.entries, it.GetEntry())
-		if strings.Contains(it.GetEntry().GetToolResult().GetText(), "FAIL") && s.killed == 0 {
+		result := it.GetEntry().GetToolResult()
+		if s.killed == 0 && result.GetTool() == "bash" && strings.Contains(result.GetText(), "FAIL") {
 			return s.crash(ctx)
 		}
 		return nil

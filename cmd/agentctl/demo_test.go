@@ -11,23 +11,9 @@ import (
 	"testing"
 )
 
-// withDaemon builds agentd beside the agentctl of the tests.
-func withDaemon(t *testing.T) {
-	t.Helper()
-	agentctl, err := exec.LookPath("agentctl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(filepath.Dir(agentctl), "agentd")
-	if out, err := exec.Command("go", "build", "-o", binary, "../agentd").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-}
-
 // demoProcess is the demo in a shell that has nothing but PATH, and a directory for temporary files.
 func demoProcess(t *testing.T) (cmd *exec.Cmd, temp string) {
 	t.Helper()
-	withDaemon(t)
 	temp = t.TempDir()
 	cmd = exec.Command("agentctl", "demo")
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + temp}
@@ -53,7 +39,22 @@ func nothingLeft(t *testing.T, temp string) {
 	}
 }
 
+// TestDemo runs the demo with the real daemon, which it builds beside the agentctl of the tests.
 func TestDemo(t *testing.T) {
+	agentctl, err := exec.LookPath("agentctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(filepath.Dir(agentctl), "agentd"), "../agentd")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Run("to its end", demoToItsEnd)
+	t.Run("interrupted", demoInterrupted)
+}
+
+func demoToItsEnd(t *testing.T) {
+	t.Parallel()
 	cmd, temp := demoProcess(t)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -69,7 +70,8 @@ func TestDemo(t *testing.T) {
 	nothingLeft(t, temp)
 }
 
-func TestInterruptedDemoCleansUp(t *testing.T) {
+func demoInterrupted(t *testing.T) {
+	t.Parallel()
 	cmd, temp := demoProcess(t)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

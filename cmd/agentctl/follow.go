@@ -53,7 +53,10 @@ func (f *follower) follow(ctx context.Context) error {
 	p := f.app.newPatience()
 	for {
 		err := f.app.attempt(ctx, func(c *client) error { return f.read(ctx, c, p) })
-		if err == nil || !p.again(ctx, err) {
+		if err == nil {
+			return nil
+		}
+		if err := p.bear(ctx, err); err != nil {
 			return err
 		}
 		if !f.resuming {

@@ -34,6 +34,7 @@ func TestScripts(t *testing.T) {
 			d.serve(env.T().(testing.TB), runtimeDir)
 			env.Values["daemon"] = d
 			env.Setenv("XDG_RUNTIME_DIR", runtimeDir)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // a second for each process, when the tests run with -race
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -3,7 +3,6 @@
 package launch
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -95,8 +94,8 @@ func Answers(ctx context.Context, socket string) bool {
 	return err == nil
 }
 
-// awaitReady waits until the daemon answers; when it exits before, the error holds the end of its log.
-func awaitReady(ctx context.Context, d *Daemon, logFile string) error {
+// awaitReady waits until the daemon answers; when it exits before, the error holds what it logged.
+func awaitReady(ctx context.Context, d *Daemon) error {
 	timeout, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for !Answers(timeout, d.socket) {
@@ -107,32 +106,17 @@ func awaitReady(ctx context.Context, d *Daemon, logFile string) error {
 				return nil // it gave way to a daemon that was started by hand
 			}
 			return errdefs.New(errdefs.Unavailable, errdefs.Fault, d.cmd.Path,
-				"agentd did not start (%v):\n%s(log: %s)", state, logTail(logFile), logFile)
+				"agentd did not start (%v):\n%s", state, d.log.text())
 		case timeout.Err() != nil && ctx.Err() == nil:
 			_ = d.Kill()
 			return errdefs.New(errdefs.Unavailable, errdefs.Fault, d.cmd.Path,
-				"agentd did not answer within %v:\n%s(log: %s)", readyTimeout, logTail(logFile), logFile)
+				"agentd did not answer within %v:\n%s", readyTimeout, d.log.text())
 		case ctx.Err() != nil:
 			return errors.Join(ctx.Err(), d.Kill())
 		}
 		pause(timeout, pollEvery)
 	}
 	return nil
-}
-
-// logTail gives the last lines of a log, at most ten lines and 4 KiB.
-func logTail(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	if end, err := f.Seek(0, io.SeekEnd); err == nil {
-		_, _ = f.Seek(max(0, end-4096), io.SeekStart) // the start does as well
-	}
-	text, _ := io.ReadAll(f)
-	lines := bytes.SplitAfter(text, []byte("\n"))
-	return string(bytes.Join(lines[max(0, len(lines)-11):], nil))
 }
 
 // lock takes an exclusive lock on a file, which the kernel releases when this process ends.

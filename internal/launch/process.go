@@ -16,9 +16,6 @@ import (
 	"github.com/agentd-dev/agentd/internal/errdefs"
 )
 
-// maxLog is the size in bytes above which a log is set aside at the next start, as one generation `.1`.
-const maxLog = 4 << 20
-
 // Options say how to run a daemon.
 type Options struct {
 	Binary   string   // path of agentd
@@ -29,7 +26,10 @@ type Options struct {
 }
 
 // Process is a process that this program started, in a session of its own.
-type Process struct{ cmd *exec.Cmd }
+type Process struct {
+	cmd *exec.Cmd
+	log logPart
+}
 
 // PID is its process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
@@ -82,14 +82,13 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.Unspecified, o.StateDir, "the state directory can't be made")
 	}
-	logFile := filepath.Join(o.StateDir, "agentd.log")
 	args := append([]string{"--state-dir=" + o.StateDir, "--listen=unix://" + o.Socket}, o.Args...)
-	cmd, err := spawn(ctx, o.Binary, args, o.Env, logFile, nil)
+	process, err := spawn(ctx, o.Binary, args, o.Env, filepath.Join(o.StateDir, "agentd.log"), nil)
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{Process: Process{cmd}, socket: o.Socket}
-	if err := awaitReady(ctx, d, logFile); err != nil {
+	d := &Daemon{Process: process, socket: o.Socket}
+	if err := awaitReady(ctx, d); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -109,12 +108,12 @@ func StartModelServer(ctx context.Context, binary, script, logFile string) (*Mod
 		return nil, err
 	}
 	defer r.Close()
-	cmd, err := spawn(ctx, binary, []string{"model-server", "--script=" + script, "--listen=127.0.0.1:0"}, nil, logFile, w)
+	process, err := spawn(ctx, binary, []string{"model-server", "--script=" + script, "--listen=127.0.0.1:0"}, nil, logFile, w)
 	w.Close()
 	if err != nil {
 		return nil, err
 	}
-	server := &ModelServer{Process: Process{cmd}}
+	server := &ModelServer{Process: process}
 	stop := context.AfterFunc(ctx, func() { r.Close() })
 	defer stop()
 	_ = r.SetReadDeadline(time.Now().Add(readyTimeout)) // pipes have deadlines
@@ -123,20 +122,17 @@ func StartModelServer(ctx context.Context, binary, script, logFile string) (*Mod
 	if err != nil || !ok {
 		_ = server.Kill()
 		return nil, errdefs.Wrap(err, errdefs.Unavailable, errdefs.Fault, binary,
-			"the model server did not start:\n%s", logTail(logFile))
+			"the model server did not start:\n%s", server.log.text())
 	}
 	server.URL = url
 	return server, nil
 }
 
 // spawn starts a process in a session of its own with cwd `/`. Its output goes to logFile, but stdout to out unless nil.
-func spawn(ctx context.Context, binary string, args, env []string, logFile string, out *os.File) (*exec.Cmd, error) {
-	if stat, err := os.Stat(logFile); err == nil && stat.Size() > maxLog {
-		_ = os.Rename(logFile, logFile+".1") // else it grows on
-	}
-	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+func spawn(ctx context.Context, binary string, args, env []string, logFile string, out *os.File) (Process, error) {
+	part, log, err := openLog(logFile)
 	if err != nil {
-		return nil, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.Unspecified, logFile, "the log can't be opened")
+		return Process{}, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.Unspecified, logFile, "the log can't be opened")
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...) // it outlives who starts it
@@ -148,9 +144,9 @@ func spawn(ctx context.Context, binary string, args, env []string, logFile strin
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return nil, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.Unspecified, binary, "%s can't be started", binary)
+		return Process{}, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.Unspecified, binary, "%s can't be started", binary)
 	}
-	return cmd, nil
+	return Process{cmd: cmd, log: part}, nil
 }
 
 // Output runs a program to its end and gives what it wrote and its exit code; for the demo's own check.

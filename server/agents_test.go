@@ -196,9 +196,10 @@ func TestOutputRefusesWhatIsWrong(t *testing.T) {
 
 // proves M4
 func TestMessageIsAcceptedThenDelivered(t *testing.T) {
-	more := make(chan struct{})
-	h := newHouse(t, waits(more, "done"))
+	m := hold()
+	h := newHouse(t, m)
 	id := h.detached("do it")
+	<-m.begun
 	stream, err := h.agents.SendMessage(h.ctx(), &agentdv1.SendMessageRequest{
 		To: id, Body: &agentdv1.SendMessageRequest_Text{Text: "hurry"}, Until: agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED,
 	})
@@ -208,7 +209,7 @@ func TestMessageIsAcceptedThenDelivered(t *testing.T) {
 	if accepted.GetState() != agentdv1.ReceiptState_RECEIPT_STATE_ACCEPTED || accepted.GetMessageId() == "" {
 		t.Fatalf("first receipt: %v", accepted)
 	}
-	close(more)
+	close(m.more)
 	rest, err := all(stream, nil)
 	must(t, err)
 	if len(rest) != 1 || rest[0].GetState() != agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED {
@@ -225,8 +226,10 @@ func TestMessageIsAcceptedThenDelivered(t *testing.T) {
 
 // proves M5
 func TestMessageToTaskThatEndsIsUndeliverable(t *testing.T) {
-	h := newHouse(t, waits(nil, ""))
+	m := hold()
+	h := newHouse(t, m)
 	id := h.detached("do it")
+	<-m.begun
 	stream, err := h.agents.SendMessage(h.ctx(), &agentdv1.SendMessageRequest{
 		To: id, Body: &agentdv1.SendMessageRequest_Text{Text: "hurry"}, Until: agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED,
 	})
@@ -284,8 +287,10 @@ func (h *house) kill(id string) []*agentdv1.TaskStopResponse {
 // proves T4
 // case STA-3
 func TestStopIsIdempotent(t *testing.T) {
-	h := newHouse(t, waits(nil, ""))
+	m := hold()
+	h := newHouse(t, m)
 	id := h.detached("do it")
+	<-m.begun
 	for range 2 {
 		items := h.kill(id)
 		last := items[len(items)-1].GetTask()
@@ -303,22 +308,22 @@ func TestStopIsIdempotent(t *testing.T) {
 }
 
 func TestStopTellsProgress(t *testing.T) {
-	more := make(chan struct{})
-	h := newHouse(t, waits(more, "done"))
+	m := hold()
+	h := newHouse(t, m)
 	id := h.detached("do it")
+	<-m.begun
 	stream, err := h.agents.TaskStop(h.ctx(), &agentdv1.TaskStopRequest{TaskId: id})
 	must(t, err)
 	first, err := stream.Recv()
 	must(t, err)
-	// A queued task ends without progress; a running one finishes its step first.
-	if p := first.GetProgress(); p != nil && (p.GetTasksRemaining() != 1 || p.GetLevel() != agentdv1.StopLevel_STOP_LEVEL_WRAP_UP) {
-		t.Errorf("progress: %v", p)
+	if p := first.GetProgress(); p.GetTasksRemaining() != 1 || p.GetLevel() != agentdv1.StopLevel_STOP_LEVEL_WRAP_UP {
+		t.Errorf("first item: %v", first)
 	}
-	close(more)
+	close(m.more)
 	rest, err := all(stream, nil)
 	must(t, err)
-	if items := append([]*agentdv1.TaskStopResponse{first}, rest...); items[len(items)-1].GetTask().GetEndedAt() == nil {
-		t.Errorf("last item: %v", items[len(items)-1])
+	if last := rest[len(rest)-1].GetTask(); last.GetEndedAt() == nil {
+		t.Errorf("last item: %v", last)
 	}
 }
 

@@ -15,22 +15,18 @@ import (
 )
 
 func TestStatusIsWhole(t *testing.T) {
-	more := make(chan struct{})
-	h := newHouse(t, waits(more, "done"))
+	m := hold()
+	h := newHouse(t, m)
 	h.stalled.Store(true)
-	id, stream := h.follow(h.ctx(), h.request("do it"))
-	for running := false; !running; { // until its loop exists
-		item, err := stream.Recv()
-		must(t, err)
-		running = item.GetEntry().GetState().GetTo() == agentdv1.TaskState_TASK_STATE_RUNNING
-	}
+	id := h.detached("do it")
+	<-m.begun
 	got, err := h.daemon.GetStatus(h.ctx(), &agentdv1.GetStatusRequest{})
 	must(t, err)
 	if got.GetTasksRunning() != 1 {
 		t.Errorf("%s runs, but the status says: %v", id, got)
 	}
 	noMissing(t, got, "agentd.v1.GetStatusResponse.tasks_queued", "agentd.v1.GetStatusResponse.tasks_stuck")
-	close(more)
+	close(m.more)
 	h.end(id)
 }
 
@@ -102,8 +98,12 @@ func TestPanicIsAnErrorOfItsCall(t *testing.T) {
 	if text := status.Convert(err).Proto().String(); strings.Contains(text, "nil pointer") {
 		t.Errorf("the client is told: %s", text)
 	}
-	if !h.log.has("nil pointer") || !h.log.has("tasks.go") || !h.log.has("agents.go") {
-		t.Error("the log has no panic with its stack")
+	for _, text := range []string{
+		`level=ERROR msg="call failed" method=/agentd.v1.TaskService/GetTask`,
+		`level=ERROR msg="call failed" method=/agentd.v1.AgentService/TaskOutput`,
+		"nil pointer", "tasks.go", "agents.go", // what, and the stack of each call
+	} {
+		h.await(text)
 	}
 	_, err = h.daemon.GetStatus(h.ctx(), &agentdv1.GetStatusRequest{})
 	must(t, err)

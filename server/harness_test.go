@@ -64,15 +64,22 @@ func says(text string) play {
 	}
 }
 
-// waits says text as soon as more is closed.
-func waits(more <-chan struct{}, text string) play {
-	return func(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
-		select {
-		case <-more:
-			return says(text)(ctx, req, sink)
-		case <-ctx.Done():
-			return model.Response{}, ctx.Err()
-		}
+// held is a model that keeps its callers waiting.
+type held struct {
+	begun chan struct{} // gets one value for each call
+	more  chan struct{} // closed when it may answer
+}
+
+func hold() held { return held{make(chan struct{}, 16), make(chan struct{})} }
+
+// Call answers when it may.
+func (m held) Call(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
+	m.begun <- struct{}{}
+	select {
+	case <-m.more:
+		return says("done")(ctx, req, sink)
+	case <-ctx.Done():
+		return model.Response{}, ctx.Err()
 	}
 }
 
@@ -83,8 +90,8 @@ func newHouse(t *testing.T, m model.Model, options ...func(*Config)) *house {
 	socketDir, err := os.MkdirTemp("", "agentd") // shorter than TempDir: a socket's path has a limit
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(socketDir) })
-	h := &house{t: t, workspace: workspace, socket: filepath.Join(socketDir, "s"), log: &buffer{}}
-	log := slog.New(slog.NewTextHandler(h.log, nil))
+	h := &house{t: t, workspace: workspace, socket: filepath.Join(socketDir, "s"), log: &buffer{grown: make(chan struct{})}}
+	log := slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	supervisor, v := startSupervisor(t, m, log)
 	h.view = v
 	listener, err := net.Listen("unix", h.socket)
@@ -250,20 +257,40 @@ func must(t *testing.T, err error) {
 
 // buffer is a log that can be read meanwhile.
 type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+	mu    sync.Mutex
+	text  bytes.Buffer
+	grown chan struct{} // closed at the next write
 }
 
 // Write adds a line.
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	close(b.grown)
+	b.grown = make(chan struct{})
 	return b.text.Write(p)
 }
 
-// has tells whether the text is in the log.
-func (b *buffer) has(text string) bool {
+// has tells whether the text is in the log, and gives what is closed when there is more.
+func (b *buffer) has(text string) (bool, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return strings.Contains(b.text.String(), text)
+	return strings.Contains(b.text.String(), text), b.grown
+}
+
+// await waits for the text.
+func (h *house) await(text string) {
+	h.t.Helper()
+	ctx := h.ctx()
+	for {
+		found, more := h.log.has(text)
+		if found {
+			return
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			h.t.Fatalf("the log never says %q", text)
+		}
+	}
 }

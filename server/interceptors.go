@@ -18,8 +18,7 @@ import (
 func (s *Server) answerUnary(
 	ctx context.Context, req any, call *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (any, error) {
-	err := checkSize(req)
-	if err != nil {
+	if err := checkSize(req); err != nil {
 		return nil, s.answer(call.FullMethod, err)
 	}
 	resp, err := handle(ctx, req)
@@ -127,8 +126,9 @@ func sent(err error) error {
 	switch status.Code(err) {
 	case codes.OK, codes.Internal, codes.ResourceExhausted:
 		return err
+	default:
+		return brokenStream{err}
 	}
-	return brokenStream{err}
 }
 
 // clientLeft tells whether a stream ended because its client went away, and not for a fault or a stop of the server.

@@ -85,11 +85,12 @@ func (s *Server) Run(ctx context.Context) error {
 	drain, begin := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer begin(nil)
 	s.drain = drain
+	s.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
+	s.lookAtStore()
 	failed := make(chan error, len(s.cfg.Listeners))
 	for _, l := range s.cfg.Listeners {
 		go func() { failed <- s.grpc.Serve(l) }()
 	}
-	s.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
 	err := s.watchStore(ctx, failed)
 	s.health.Shutdown()
 	begin(errShuttingDown())
@@ -102,19 +103,23 @@ func (s *Server) watchStore(ctx context.Context, failed <-chan error) error {
 	tick := time.NewTicker(storeEvery)
 	defer tick.Stop()
 	for {
-		status := healthv1.HealthCheckResponse_SERVING
-		if s.cfg.Store().Stalled {
-			status = healthv1.HealthCheckResponse_NOT_SERVING
-		}
-		s.health.SetServingStatus(StoreService, status)
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-failed:
 			return errdefs.Wrap(err, errdefs.Unavailable, errdefs.Fault, "listener", "a listener can't be served")
 		case <-tick.C:
+			s.lookAtStore()
 		}
 	}
+}
+
+func (s *Server) lookAtStore() {
+	status := healthv1.HealthCheckResponse_SERVING
+	if s.cfg.Store().Stalled {
+		status = healthv1.HealthCheckResponse_NOT_SERVING
+	}
+	s.health.SetServingStatus(StoreService, status)
 }
 
 // stop waits for calls, then ends what is left.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 )
@@ -12,8 +13,8 @@ import (
 // proves T6
 // case STP-5
 func TestClientThatLeavesCancelsNothing(t *testing.T) {
-	more := make(chan struct{})
-	h := newHouse(t, waits(more, "done"))
+	m := hold()
+	h := newHouse(t, m)
 	ctx, leave := context.WithCancel(h.ctx())
 	id, stream := h.follow(ctx, h.request("do it"))
 	other, err := h.agents.TaskOutput(h.ctx(), &agentdv1.TaskOutputRequest{TaskId: id, Follow: true})
@@ -24,7 +25,8 @@ func TestClientThatLeavesCancelsNothing(t *testing.T) {
 	if _, err := all(stream, nil); err == nil {
 		t.Error("the stream of the client that left ended well")
 	}
-	close(more)
+	h.await("method=/agentd.v1.AgentService/Spawn") // the server has seen it too
+	close(m.more)
 	items, err := all(other, nil)
 	must(t, err)
 	if o := items[len(items)-1].GetOutcome(); o.GetState() != agentdv1.TaskState_TASK_STATE_COMPLETED {
@@ -34,11 +36,13 @@ func TestClientThatLeavesCancelsNothing(t *testing.T) {
 
 // proves T6
 func TestClientThatLeavesCancelsWhatItAskedToCancel(t *testing.T) {
-	h := newHouse(t, waits(nil, ""))
+	m := hold()
+	h := newHouse(t, m)
 	ctx, leave := context.WithCancel(h.ctx())
 	req := h.request("do it")
 	req.CancelOnDisconnect = true
 	id, _ := h.follow(ctx, req)
+	<-m.begun
 	leave()
 	if o := h.end(id); o.GetState() != agentdv1.TaskState_TASK_STATE_KILLED ||
 		o.GetReason() != agentdv1.TaskReason_TASK_REASON_STOPPED_BY_CLIENT {
@@ -50,8 +54,8 @@ func TestClientThatLeavesCancelsWhatItAskedToCancel(t *testing.T) {
 //
 // proves T6
 func TestStopOfTheServerEndsStreamsNotTasks(t *testing.T) {
-	more := make(chan struct{})
-	h := newHouse(t, waits(more, "done"))
+	m := hold()
+	h := newHouse(t, m)
 	req := h.request("do it")
 	req.CancelOnDisconnect = true
 	id, spawn := h.follow(h.ctx(), req)
@@ -59,7 +63,13 @@ func TestStopOfTheServerEndsStreamsNotTasks(t *testing.T) {
 	must(t, err)
 	_, err = output.Recv()
 	must(t, err)
+	watch, err := healthv1.NewHealthClient(h.dial()).Watch(h.ctx(), &healthv1.HealthCheckRequest{})
+	must(t, err)
+	_, err = watch.Recv()
+	must(t, err)
 	h.stop()
+	_, err = all(watch, nil)
+	refused(t, err, codes.Unavailable, "SHUTTING_DOWN")
 	_, err = all(spawn, nil)
 	refused(t, err, codes.Unavailable, "SHUTTING_DOWN")
 	_, err = all(output, nil)
@@ -69,5 +79,5 @@ func TestStopOfTheServerEndsStreamsNotTasks(t *testing.T) {
 	if string(got.ID) != id || got.State.Terminal() || got.Stop != nil {
 		t.Errorf("the task: %+v", got.Task)
 	}
-	close(more)
+	close(m.more)
 }

@@ -1,0 +1,264 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+func TestTokenIsNeeded(t *testing.T) {
+	f := newFront(t)
+	for _, path := range []string{"/v1/status", "/v1/tasks", "/nowhere", "/"} {
+		for _, header := range []string{"", "Bearer", "Bearer wrong", "Basic " + token, token, "Bearer " + token + "x"} {
+			r := f.request(http.MethodGet, path, "")
+			r.Header.Set("Authorization", header)
+			resp, body := f.do(r)
+			checkFailure(t, f.refused(resp, body, http.StatusUnauthorized), "UNAUTHENTICATED", "")
+			if resp.Header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s with %q: no WWW-Authenticate", path, header)
+			}
+		}
+	}
+	if resp, body := f.do(f.request(http.MethodGet, "/v1/status", "")); resp.StatusCode != http.StatusOK {
+		t.Errorf("with the token: %s %s", resp.Status, body)
+	}
+}
+
+// A second Authorization, by whatever way, does not reach the gRPC server as another one.
+func TestTokenIsTheOnlyCredential(t *testing.T) {
+	f := newFront(t)
+	r := f.request(http.MethodGet, "/v1/status", "")
+	r.Header.Set("Grpc-Metadata-Authorization", "Bearer other")
+	if resp, body := f.do(r); resp.StatusCode != http.StatusOK {
+		t.Errorf("%s %s", resp.Status, body)
+	}
+}
+
+// proves P8
+func TestHostIsChecked(t *testing.T) {
+	f := newFront(t)
+	_, port, err := net.SplitHostPort(f.address)
+	must(t, err)
+	for host, code := range map[string]int{
+		"evil.example:" + port: http.StatusForbidden, "127.0.0.1": http.StatusForbidden,
+		"localhost:" + port: http.StatusOK, "127.0.0.1:" + port: http.StatusOK,
+	} {
+		for _, path := range []string{"/v1/status", "/healthz"} {
+			r := f.request(http.MethodGet, path, "")
+			r.Host = host
+			if resp, body := f.do(r); resp.StatusCode != code {
+				t.Errorf("%s on %s: %s %s", path, host, resp.Status, body)
+			}
+		}
+	}
+}
+
+// probe asks without the token.
+func (f *front) probe(path string, code int) {
+	f.t.Helper()
+	r := f.request(http.MethodGet, path, "")
+	r.Header.Del("Authorization")
+	if resp, body := f.do(r); resp.StatusCode != code {
+		f.t.Errorf("%s: %s %s, want %d", path, resp.Status, body, code)
+	}
+}
+
+func TestProbesNeedNoToken(t *testing.T) {
+	f := newFront(t)
+	f.probe("/readyz", http.StatusOK)
+	f.probe("/healthz", http.StatusOK)
+	f.stop()
+	f.probe("/readyz", http.StatusServiceUnavailable)
+	f.probe("/healthz", http.StatusOK)
+}
+
+// proves D8
+func TestStalledStoreIsAliveButNotReady(t *testing.T) {
+	f := newFront(t, func(f *front) { f.stalled = true })
+	f.probe("/readyz", http.StatusServiceUnavailable)
+	f.probe("/healthz", http.StatusOK)
+	if resp, body := f.do(f.request(http.MethodGet, "/v1/status", "")); !strings.Contains(body, "stalled") {
+		t.Errorf("%s %s", resp.Status, body)
+	}
+}
+
+func TestErrorsAreStatus(t *testing.T) {
+	f := newFront(t)
+	for name, c := range map[string]struct {
+		method, path, body string
+		code               int
+		reason, field      string
+	}{
+		"unknown path":   {http.MethodGet, "/v1/nowhere", "", http.StatusNotFound, "", ""},
+		"unknown method": {http.MethodDelete, "/v1/tasks", "", http.StatusMethodNotAllowed, "", ""},
+		"no task":        {http.MethodGet, "/v1/tasks/sub-999", "", http.StatusNotFound, "TASK_NOT_FOUND", ""},
+		"bad page":       {http.MethodGet, "/v1/tasks?page_size=1001", "", http.StatusBadRequest, "INVALID_ARGUMENT", "page_size"},
+		"bad enum":       {http.MethodGet, "/v1/tasks?state=GONE", "", http.StatusBadRequest, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp, body := f.do(f.request(c.method, c.path, c.body))
+			checkFailure(t, f.refused(resp, body, c.code), c.reason, c.field)
+		})
+	}
+	for name, c := range map[string]struct {
+		path, body    string
+		code          int
+		reason, field string
+	}{
+		"no prompt":     {"/v1/tasks", `{"single":{}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "single.prompt"},
+		"no recipient":  {"/v1/messages", `{"to":"nobody","text":"x"}`, http.StatusNotFound, "RECIPIENT_NOT_FOUND", ""},
+		"stop of none":  {"/v1/tasks/sub-999:stop", `{}`, http.StatusNotFound, "TASK_NOT_FOUND", ""},
+		"no JSON":       {"/v1/tasks", `{`, http.StatusBadRequest, "", ""},
+		"unknown field": {"/v1/tasks", `{"promt":"x"}`, http.StatusBadRequest, "", ""},
+		"too large":     {"/v1/tasks", `{"description":"` + strings.Repeat("x", maxBody) + `"}`, http.StatusBadRequest, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp, body := f.do(f.request(http.MethodPost, c.path, c.body))
+			if c.reason != "" { // the method was reached: its stream broke
+				line := struct{ Error json.RawMessage }{}
+				must(t, json.Unmarshal([]byte(body), &line))
+				body = string(line.Error)
+			}
+			checkFailure(t, f.refused(resp, body, c.code), c.reason, c.field)
+		})
+	}
+}
+
+// checkFailure checks the details of an error; one without a reason was never seen by the gRPC server.
+func checkFailure(t *testing.T, got failure, reason, field string) {
+	t.Helper()
+	var gotReason, gotField string
+	for _, d := range got.Details {
+		if strings.HasSuffix(d.Type, "ErrorInfo") {
+			gotReason = d.Reason
+		}
+		for _, v := range d.FieldViolations {
+			gotField = v.Field
+		}
+	}
+	if gotReason != reason || gotField != field {
+		t.Errorf("got %q, field %q; want %q, field %q", gotReason, gotField, reason, field)
+	}
+}
+
+// The first line comes at once, while the task still runs.
+func TestStreamBeginsAtOnce(t *testing.T) {
+	f := newFront(t)
+	resp := f.open(f.request(http.MethodPost, "/v1/tasks", f.spawn("")))
+	lines := json.NewDecoder(resp.Body)
+	var first struct {
+		Result struct{ Task struct{ ID string } }
+	}
+	must(t, lines.Decode(&first))
+	if resp.StatusCode != http.StatusOK || first.Result.Task.ID == "" {
+		t.Fatalf("%s %+v", resp.Status, first)
+	}
+	close(f.more)
+	var outcome struct {
+		Result struct{ Outcome *struct{ State string } }
+	}
+	for outcome.Result.Outcome == nil {
+		must(t, lines.Decode(&outcome))
+	}
+	if outcome.Result.Outcome.State != "TASK_STATE_COMPLETED" {
+		t.Errorf("outcome: %+v", outcome)
+	}
+	if err := lines.Decode(&outcome); err != io.EOF {
+		t.Errorf("after the outcome: %v", err)
+	}
+}
+
+// A stop of the daemon ends a stream with a line that says so.
+func TestStopEndsStreamsWithAnError(t *testing.T) {
+	f := newFront(t)
+	resp := f.open(f.request(http.MethodPost, "/v1/tasks", f.spawn(`,"cancel_on_disconnect":true`)))
+	lines := json.NewDecoder(resp.Body)
+	must(t, lines.Decode(&struct{}{}))
+	f.stop()
+	var line struct{ Error failure }
+	for line.Error.Code == 0 {
+		must(t, lines.Decode(&line))
+	}
+	checkFailure(t, line.Error, "SHUTTING_DOWN", "")
+	close(f.more)
+}
+
+// proves T6
+func TestClientThatLeavesCancelsWhatItAskedToCancel(t *testing.T) {
+	f := newFront(t)
+	resp := f.open(f.request(http.MethodPost, "/v1/tasks", f.spawn(`,"cancel_on_disconnect":true`)))
+	var first struct {
+		Result struct{ Task struct{ ID string } }
+	}
+	must(t, json.NewDecoder(resp.Body).Decode(&first))
+	must(t, resp.Body.Close())
+	_, output := f.do(f.request(http.MethodGet, "/v1/tasks/"+first.Result.Task.ID+"/output?wait_for=WAIT_FOR_TERMINAL&tail=1", ""))
+	if !strings.Contains(output, "TASK_REASON_STOPPED_BY_CLIENT") {
+		t.Errorf("output: %s", output)
+	}
+}
+
+// TestShapeOfJSON compares whole answers with the golden files: field names, enum names, numbers as the docs promise.
+func TestShapeOfJSON(t *testing.T) {
+	f := newFront(t)
+	close(f.more)
+	_, spawned := f.do(f.request(http.MethodPost, "/v1/tasks", f.spawn(`,"request_id":"r1","detach":true`)))
+	var first struct {
+		Result struct{ Task struct{ ID string } }
+	}
+	must(t, json.Unmarshal([]byte(spawned), &first))
+	id := first.Result.Task.ID
+	_, output := f.do(f.request(http.MethodGet, "/v1/tasks/"+id+"/output?wait_for=WAIT_FOR_TERMINAL&timeout=30s", ""))
+	f.golden("output", strings.SplitN(output, "\n", 2)[1]) // the first line is the task as it happened to be
+	_, got := f.do(f.request(http.MethodGet, "/v1/tasks/"+id, ""))
+	f.golden("task", got)
+	_, list := f.do(f.request(http.MethodGet, "/v1/tasks?state=TASK_STATE_COMPLETED&page_size=1", ""))
+	f.golden("list", list)
+	_, stopped := f.do(f.request(http.MethodPost, "/v1/tasks/"+id+":stop", `{"level":"STOP_LEVEL_KILL","cancel_timeout":"5s"}`))
+	f.golden("stop", stopped)
+	_, sent := f.do(f.request(http.MethodPost, "/v1/messages", `{"to":"`+id+`","text":"hurry"}`))
+	f.golden("send", sent)
+	_, status := f.do(f.request(http.MethodGet, "/v1/status", ""))
+	f.golden("status", status)
+	_, failed := f.do(f.request(http.MethodPost, "/v1/tasks", `{}`))
+	f.golden("error", failed)
+}
+
+// golden compares lines of JSON with a file, after what differs between runs is made equal.
+func (f *front) golden(name, lines string) {
+	f.t.Helper()
+	var got bytes.Buffer
+	for line := range strings.Lines(lines) {
+		must(f.t, json.Indent(&got, []byte(strings.TrimSpace(line)), "", "  ")) // protojson varies its spaces on purpose
+		got.WriteString("\n")
+	}
+	text := strings.ReplaceAll(got.String(), f.workspace, "/workspace")
+	for pattern, stable := range map[string]string{
+		`"20\d\d-[^"]*Z"`:         `"TIME"`,
+		`"[0-9.]+s"`:              `"DURATION"`,
+		`"(seq|last_seq)": "\d+"`: `"$1": "SEQ"`,
+		`"team": "[^"]*"`:         `"team": "TEAM"`,
+	} {
+		text = regexp.MustCompile(pattern).ReplaceAllString(text, stable)
+	}
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		must(f.t, os.MkdirAll("testdata", 0o755))
+		must(f.t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	must(f.t, err)
+	if text != string(want) {
+		f.t.Errorf("%s differs from %s:\n%s", name, path, text)
+	}
+}

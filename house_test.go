@@ -52,7 +52,7 @@ func house() map[string]room {
 
 		"server/auth":    {nouns},
 		"server":         {nouns, wire, "server/auth", "runtime", "runtime/model", "runtime/tool", "runtime/view"},
-		"server/gateway": {wire},
+		"server/gateway": {wire, "server/auth"},
 
 		"internal/errdefs":   {},
 		"internal/lifecycle": {},

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -222,7 +223,7 @@ func TestFieldsAreNamedAsInTheRequest(t *testing.T) {
 		}
 	}
 	err := errdefs.New(errdefs.NotFound, errdefs.TeamNotFound, "shop", "no team")
-	if inRequest(err, plain) != error(err) {
+	if !errors.Is(inRequest(err, plain), err) {
 		t.Error("an error without a field was changed")
 	}
 }

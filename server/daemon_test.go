@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -83,7 +84,7 @@ func TestReflectionListsTheServices(t *testing.T) {
 		}
 	}
 	must(t, stream.CloseSend())
-	if _, err := stream.Recv(); err != io.EOF {
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("the end: %v", err)
 	}
 }

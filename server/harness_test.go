@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -204,7 +205,7 @@ func (h *house) detached(prompt string) string {
 	req := h.request(prompt)
 	req.Detach = true
 	id, stream := h.follow(h.ctx(), req)
-	if item, err := stream.Recv(); err != io.EOF {
+	if item, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		h.t.Fatalf("after the task: %v, %v", item, err)
 	}
 	return id
@@ -229,7 +230,7 @@ func all[M any](stream grpc.ServerStreamingClient[M], err error) ([]*M, error) {
 			items = append(items, item)
 		}
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return items, err

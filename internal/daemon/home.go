@@ -76,11 +76,8 @@ func (h *home) open(ctx context.Context, o Options) error {
 
 // examine walks the whole file when the start before died in the store; opening looks at its head in any case.
 func (h *home) examine(ctx context.Context, path, marker string, log *slog.Logger) error {
-	if _, err := os.Stat(marker); err != nil {
-		return nil // the start before got through
-	}
-	if stat, err := os.Stat(path); err != nil || stat.Size() == 0 {
-		return nil
+	if !exists(marker) || !exists(path) {
+		return nil // the start before got through, or there is nothing yet
 	}
 	log.Warn("the start before this one did not get through; the store is checked", "path", path)
 	report, err := bolt.Check(ctx, path, io.Discard)
@@ -91,6 +88,12 @@ func (h *home) examine(ctx context.Context, path, marker string, log *slog.Logge
 		return nil // single values at most: these go to quarantine when they are read
 	}
 	return h.salvage(ctx, path, log)
+}
+
+// exists tells whether there is a file with something to look at.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func (h *home) salvage(ctx context.Context, path string, log *slog.Logger) error {

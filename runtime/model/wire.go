@@ -64,7 +64,7 @@ func encode(req Request, official bool) ([]byte, error) {
 		if !isObject(string(t.Parameters)) {
 			return nil, &Error{Class: InvalidRequest, Message: fmt.Sprintf("the schema of tool %q is not a JSON object", t.Name)}
 		}
-		w.Tools = append(w.Tools, wireTool{"function", wireFunction{t.Name, t.Description, t.Parameters}})
+		w.Tools = append(w.Tools, wireTool{"function", wireFunction(t)})
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -118,12 +118,11 @@ func (c *cgroups) everywhere() []string {
 	}
 	var dirs []string
 	_ = filepath.WalkDir(c.mount, func(path string, d fs.DirEntry, err error) error {
+		unseen := err != nil // not ours to see, or just gone
 		switch {
-		case err != nil && d != nil && d.IsDir():
-			return fs.SkipDir // not ours to see, or just gone
-		case err != nil || !d.IsDir():
-			return nil
-		case d.Name() == c.name:
+		case unseen && d != nil && d.IsDir():
+			return fs.SkipDir
+		case !unseen && d.IsDir() && d.Name() == c.name:
 			dirs = append(dirs, path)
 		}
 		return nil

@@ -2,7 +2,11 @@
 // place that starts and kills an agent's processes (T3).
 package sandbox
 
-import "time"
+import (
+	"time"
+
+	"github.com/agentd-dev/agentd/runtime/task"
+)
 
 // Command is one command line.
 type Command struct {
@@ -21,9 +25,5 @@ type Exit struct {
 	Dropped  int64  // bytes between head and tail that were drained and counted only
 }
 
-// Process identifies a started process across restarts of the daemon: a pid alone may be reused.
-type Process struct {
-	PID       int
-	StartTime uint64 // field 22 of /proc/PID/stat: clock ticks since boot
-	BootID    string // of the boot that the ticks count from
-}
+// Process identifies a started process, as the journal keeps it.
+type Process = task.Process

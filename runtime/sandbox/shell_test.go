@@ -308,7 +308,7 @@ func TestEnvironmentIsBuilt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer box.Close()
+	defer func() { _ = box.Close() }()
 	shell := box.Shell(Owner{TaskID: "sub-4", TeamID: "t-2", Start: 3}, []string{"EXTRA=1", TaskVariable + "=forged"}, recorded, nothing)
 	exit, err := shell.Run(t.Context(), Command{Line: "exec env", Dir: "/"})
 	if err != nil {

@@ -182,7 +182,7 @@ func TestProcessNamesDoNotConfuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stdin.Close()
+	defer func() { _ = stdin.Close() }()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -195,8 +195,8 @@ func TestProcessNamesDoNotConfuse(t *testing.T) {
 
 // A fault here would end every process of the user.
 func TestUnmarkedProcessesAreNobodys(t *testing.T) {
-	any := func(mark) bool { return true }
-	for _, tr := range []*tree{{wanted: any}, {store: "store", wanted: any}} {
+	whoever := func(mark) bool { return true }
+	for _, tr := range []*tree{{wanted: whoever}, {store: "store", wanted: whoever}} {
 		for _, m := range []mark{{}, {task: "sub-1", start: "1"}, {store: "other", task: "sub-1", start: "1"}} {
 			if tr.bears(m) {
 				t.Errorf("a tree of store %q has mark %+v", tr.store, m)
@@ -206,7 +206,7 @@ func TestUnmarkedProcessesAreNobodys(t *testing.T) {
 	one, _ := readProc(1)
 	self, _ := readProc(os.Getpid())
 	roots := []Process{{PID: 1, StartTime: one.start}, {PID: self.pid, StartTime: self.start}, {}}
-	members, err := (&tree{store: "store", wanted: any, roots: roots}).members()
+	members, err := (&tree{store: "store", wanted: whoever, roots: roots}).members()
 	if err != nil {
 		t.Fatal(err)
 	}

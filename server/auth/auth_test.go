@@ -3,6 +3,7 @@ package auth
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -28,7 +29,7 @@ import (
 // TestMain lets the test binary play a client in a process of its own.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "client" {
-		os.Stdout.WriteString(code(context.Background(), "unix://"+os.Args[2]).String())
+		fmt.Print(code(context.Background(), "unix://"+os.Args[2]))
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
@@ -102,7 +103,7 @@ func code(ctx context.Context, target string, opts ...grpc.DialOption) codes.Cod
 	if err != nil {
 		panic(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	client := healthv1.NewHealthClient(conn)
 	_, err = client.Check(ctx, &healthv1.HealthCheckRequest{})
 	stream, streamErr := client.Watch(ctx, &healthv1.HealthCheckRequest{})

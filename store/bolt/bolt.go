@@ -99,7 +99,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := createMissing(o.Path); err != nil {
 		return nil, err
 	}
-	if err := Probe(o.Path); err != nil {
+	if err := Probe(ctx, o.Path); err != nil {
 		return nil, err
 	}
 	db, err := openFile(o.Path, false)

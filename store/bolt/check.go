@@ -19,7 +19,7 @@ import (
 // Probe tells whether a file can be opened: it reads its metas, its freelist and its top pages. A missing or empty file
 // is fine. Damage is DataLoss, a newer format SchemaTooNew, a file that someone writes AlreadyRunning. Probe does not
 // go through bbolt, so that nothing it meets can end the process; it never writes.
-func Probe(path string) error {
+func Probe(ctx context.Context, path string) error {
 	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return nil
 	}
@@ -28,11 +28,11 @@ func Probe(path string) error {
 		return err
 	}
 	defer im.close()
-	v := im.format(context.Background())
+	v := im.format(ctx)
 	if v > formatVersion {
 		return tooNew(path, v)
 	}
-	if err := errors.Join(im.checkHead(), im.checkTops(), checkFormat(v)); err != nil {
+	if err := errors.Join(im.checkHead(), im.checkTops(ctx), checkFormat(v)); err != nil {
 		return dataLoss(path, err, "the store %s is damaged", path)
 	}
 	return nil
@@ -78,16 +78,16 @@ func (im *image) checkHead() error {
 }
 
 // checkTops looks at the root and the top page of each tree.
-func (im *image) checkTops() error {
+func (im *image) checkTops(ctx context.Context) error {
 	if len(im.metas) == 0 {
 		return nil // checkHead tells
 	}
 	var problems []error
 	w := newWalk(im, func(err error) { problems = append(problems, err) })
-	trees := w.trees(context.Background(), im.metas[0])
+	trees := w.trees(ctx, im.metas[0])
 	for _, t := range trees {
 		if t.root == 0 {
-			w.tree(context.Background(), t, func(element) {})
+			w.tree(ctx, t, func(element) {})
 			continue
 		}
 		p, err := im.page(t.root)

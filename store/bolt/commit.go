@@ -2,7 +2,7 @@ package bolt
 
 import (
 	"context"
-	"runtime"
+	goruntime "runtime"
 	"runtime/debug"
 
 	"go.etcd.io/bbolt"
@@ -69,7 +69,7 @@ func (s *Store) run() {
 func (s *Store) gather(first *request) []*request {
 	// Those whom the last group answered are about to come back: let them, or groups would be full and nearly empty
 	// by turns. This waits for no time and for nobody who is not ready to run.
-	runtime.Gosched()
+	goruntime.Gosched()
 	group, size := []*request{first}, first.batch.Size()
 	for len(group) < maxGroup && size < maxGroupBytes {
 		select {

@@ -172,7 +172,7 @@ func (w written) surviveDamage(t *testing.T, path string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	probed := bolt.Probe(path)
+	probed := bolt.Probe(t.Context(), path)
 	if probed != nil && !errdefs.Is(probed, errdefs.RecordCorrupt) {
 		t.Fatalf("Probe = %v", probed)
 	}
@@ -339,7 +339,7 @@ func TestNewerFormat(t *testing.T) {
 	_, checkErr := bolt.Check(t.Context(), path, &bytes.Buffer{})
 	_, salvageErr := bolt.Salvage(t.Context(), path)
 	for name, err := range map[string]error{
-		"Open": openErr, "Probe": bolt.Probe(path), "Check": checkErr, "Salvage": salvageErr,
+		"Open": openErr, "Probe": bolt.Probe(t.Context(), path), "Check": checkErr, "Salvage": salvageErr,
 	} {
 		if !errdefs.Is(err, errdefs.SchemaTooNew) {
 			t.Errorf("%s = %v, want SchemaTooNew", name, err)

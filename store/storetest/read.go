@@ -59,7 +59,10 @@ func testRead(t *testing.T, open Opener) {
 		}
 	}
 	seq, first := s.Read(ctx, part, "log", 0), 0
-	for range seq {
+	for _, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
 		first++
 		break
 	}

@@ -173,13 +173,12 @@ func (p *reply) sendWhole(w http.ResponseWriter, r *http.Request) {
 	switch p.rule.fault {
 	case inStream:
 		_ = json.NewEncoder(w).Encode(p.failure()) // with the status of a success
-		return
 	case truncate:
 		_, _ = w.Write(data[:len(data)/2])
-		return
+	default:
+		_, _ = w.Write(data[:len(data)/2])
+		p.breakOff(w, r)
 	}
-	_, _ = w.Write(data[:len(data)/2])
-	p.breakOff(w, r)
 }
 
 // breakOff ends a half-written answer: silence until the client leaves, or a closed connection.
@@ -268,14 +267,14 @@ func (p *reply) sendStream(w http.ResponseWriter, r *http.Request) {
 func (p *reply) spoil(w http.ResponseWriter, r *http.Request) {
 	switch p.rule.fault {
 	case truncate:
-		return
 	case inStream:
 		event(w, p.failure())
-		return
 	case cut:
 		_, _ = fmt.Fprint(w, `data: {"id":"chatcmpl-cut","choices":[{"index":0,"del`)
+		p.breakOff(w, r)
+	default:
+		p.breakOff(w, r)
 	}
-	p.breakOff(w, r)
 }
 
 // event writes one event of the stream.

@@ -96,8 +96,6 @@ type Store interface {
 	Scan(ctx context.Context, p Partition, prefix string) iter.Seq2[Record, error]
 	// Trim drops a log's entries up to and including a position: soon, not at once, never in a batch.
 	Trim(ctx context.Context, p Partition, log string, upTo Pos) error
-	// Changed gives a channel that is closed at the partition's next commit.
-	Changed(p Partition) <-chan struct{}
 	// Close waits for what was given to Commit and closes. Later calls answer StoreStalled.
 	Close() error
 }

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -9,7 +8,6 @@ import (
 	storev1 "github.com/agentd-dev/agentd/gen/agentd/store/v1"
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/mailbox"
-	"github.com/agentd-dev/agentd/runtime/sandbox"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/store"
 )
@@ -131,17 +129,21 @@ func (b *Batch) AddUsage(t task.Task, u task.Usage) {
 // pieceSize is the size of one piece of a call's whole output, within the store's bound of a value.
 const pieceSize = 256 << 10
 
-// PutOutput keeps the whole output of a call. Writing it again replaces it.
+// PutOutput keeps the whole output of a call. Writing it again replaces it: the first short piece ends it, so that
+// pieces of a longer one before do not count.
 func (b *Batch) PutOutput(id task.ID, callID string, output []byte) {
-	for n := 0; len(output) > 0; n++ {
+	for n := 0; ; n++ {
 		size := min(pieceSize, len(output))
-		b.raw(store.Put, fmt.Sprintf("%s/%04d", outputKey(id, callID), n), output[:size])
+		b.raw(store.Put, pieceKey(id, callID, n), output[:size])
+		if size < pieceSize {
+			return
+		}
 		output = output[size:]
 	}
 }
 
 // PutProcess records a process tree before it is let loose (T3).
-func (b *Batch) PutProcess(id task.ID, callID string, p sandbox.Process) {
+func (b *Batch) PutProcess(id task.ID, callID string, p task.Process) {
 	b.op(store.Put, processKey(id, callID), &storev1.ProcessRow{
 		Pid: int32(p.PID), StartTime: p.StartTime, BootId: p.BootID,
 	})

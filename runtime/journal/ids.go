@@ -17,15 +17,12 @@ import (
 // blockSize is the number of ids that a team reserves at once, so that an id leads to its partition.
 const blockSize = 1000
 
-// maxTries bounds a read-change-commit that others keep overtaking.
-const maxTries = 100
-
 // idRange is ids from next up to, not including, end.
 type idRange struct{ next, end uint64 }
 
 // NextID gives a number that no task, message or team's id in this store has had or will have (N3).
 func (j *Journal) NextID(ctx context.Context, team string) (uint64, error) {
-	for range maxTries {
+	for {
 		if n, ok := j.takeID(team); ok {
 			return n, nil
 		}
@@ -33,30 +30,32 @@ func (j *Journal) NextID(ctx context.Context, team string) (uint64, error) {
 			return 0, err
 		}
 	}
-	return 0, errdefs.New(errdefs.Aborted, errdefs.Conflict, team, "ids of %s are taken faster than reserved", team)
 }
 
 func (j *Journal) takeID(team string) (uint64, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	ranges := j.ids[team]
-	for len(ranges) > 0 && ranges[0].next == ranges[0].end {
-		ranges = ranges[1:]
-	}
-	j.ids[team] = ranges
-	if len(ranges) == 0 {
+	r := j.ids[team]
+	if r.next == r.end {
 		return 0, false
 	}
-	n := ranges[0].next
-	ranges[0].next++
-	return n, true
+	j.ids[team] = idRange{r.next + 1, r.end}
+	return r.next, true
 }
 
-// reserveIDs takes the next free block for the team. A block that is not used up is lost at the next start: gaps are
-// fine.
+// reserveIDs takes the next free block for the team, unless somebody did while this caller waited. A block that is not
+// used up is lost at the next start: gaps are fine.
 func (j *Journal) reserveIDs(ctx context.Context, team string) error {
+	unlock, err := j.lockIDs(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if j.hasIDs(team) {
+		return nil
+	}
 	var block uint64
-	err := j.changeIDs(ctx, func(row *storev1.IDsRow) ([]store.Op, []store.Guard, error) {
+	err = j.changeIDs(ctx, func(row *storev1.IDsRow) ([]store.Op, []store.Guard, error) {
 		block = row.GetNextBlock()
 		row.NextBlock++
 		value, err := proto.Marshal(&storev1.BlockRow{TeamId: team})
@@ -69,45 +68,50 @@ func (j *Journal) reserveIDs(ctx context.Context, team string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.owners[block] = team
-	j.ids[team] = append(j.ids[team], idRange{first, (block + 1) * blockSize})
+	j.ids[team] = idRange{first, (block + 1) * blockSize}
 	return nil
 }
 
-// changeIDs changes the `ids` record and writes what goes with it, trying again when somebody was faster.
-func (j *Journal) changeIDs(
-	ctx context.Context, change func(*storev1.IDsRow) ([]store.Op, []store.Guard, error),
-) error {
-	for try := 0; ; try++ {
-		row := &storev1.IDsRow{}
-		rev, err := j.get(ctx, daemonPart, "ids", row)
-		if err != nil && !errdefs.Is(err, errdefs.RecordNotFound) {
-			return err
-		}
-		ops, guards, err := change(row)
-		if err != nil {
-			return err
-		}
-		value, err := proto.Marshal(row)
-		if err != nil {
-			return errdefs.Wrap(err, errdefs.Internal, errdefs.Fault, "ids", "the row of ids can't be encoded")
-		}
-		err = j.commit(ctx, store.Batch{
-			Part:   daemonPart,
-			Guards: append(guards, store.Guard{Key: "ids", Rev: rev}),
-			Ops:    append(ops, store.Op{Kind: store.Put, Name: "ids", Value: value}),
-		})
-		if !errdefs.Is(err, errdefs.Conflict) || try == maxTries {
-			return err
-		}
-		if len(guards) > 0 && !j.idsMoved(ctx, rev) {
-			return err // the conflict is about the caller's own guards
-		}
+// lockIDs waits until nobody of this daemon changes the record `ids`: a crowd would only make each other fail.
+func (j *Journal) lockIDs(ctx context.Context) (unlock func(), err error) {
+	select {
+	case j.idsTurn <- struct{}{}:
+		return func() { <-j.idsTurn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 
-func (j *Journal) idsMoved(ctx context.Context, rev store.Pos) bool {
-	now, err := j.get(ctx, daemonPart, "ids", &storev1.IDsRow{})
-	return err == nil && now != rev
+func (j *Journal) hasIDs(team string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ids[team].next < j.ids[team].end
+}
+
+// changeIDs changes the record `ids` and writes what goes with it. The caller holds its lock. Conflict when a guard of
+// the change does not hold, or another daemon changes the record too.
+func (j *Journal) changeIDs(
+	ctx context.Context, change func(*storev1.IDsRow) ([]store.Op, []store.Guard, error),
+) error {
+	row := &storev1.IDsRow{}
+	rev, err := j.get(ctx, daemonPart, "ids", row)
+	if err != nil && !errdefs.Is(err, errdefs.RecordNotFound) {
+		return err
+	}
+	ops, guards, err := change(row)
+	if err != nil {
+		return err
+	}
+	value, err := proto.Marshal(row)
+	if err != nil {
+		return errdefs.Wrap(err, errdefs.Internal, errdefs.Fault, "ids", "the row of ids can't be encoded")
+	}
+	_, err = j.st.Commit(ctx, store.Batch{
+		Part:   daemonPart,
+		Guards: append(guards, store.Guard{Key: "ids", Rev: rev}),
+		Ops:    append(ops, store.Op{Kind: store.Put, Name: "ids", Value: value}),
+	})
+	return err
 }
 
 func blockKey(block uint64) string { return fmt.Sprintf("block/%d", block) }

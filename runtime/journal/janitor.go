@@ -5,6 +5,7 @@ import (
 	"time"
 
 	storev1 "github.com/agentd-dev/agentd/gen/agentd/store/v1"
+	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/store"
 )
 
@@ -48,12 +49,9 @@ func (j *Journal) pruneFeed(ctx context.Context, team string, before time.Time) 
 
 // pruneRequests drops request ids that are older than before and not among the newest atLeast.
 func (j *Journal) pruneRequests(ctx context.Context, team string, before time.Time, atLeast int) error {
-	newest, err := j.st.Last(ctx, part(team), "requests", atLeast)
-	if err != nil || len(newest) < atLeast {
-		return err
-	}
-	b := j.Batch(team)
+	var bound store.Pos // the oldest to keep whatever its age
 	var last store.Pos
+	b := j.Batch(team)
 	for e, err := range j.st.Read(ctx, part(team), "requests", 0) {
 		if err != nil {
 			return err
@@ -62,11 +60,21 @@ func (j *Journal) pruneRequests(ctx context.Context, team string, before time.Ti
 		if err := decode("requests", e.Value, row); err != nil {
 			return err
 		}
-		if e.Pos >= newest[0].Pos || !timeOf(row.GetTime()).Before(before) {
+		if !timeOf(row.GetTime()).Before(before) {
 			break
 		}
-		b.raw(store.Delete, requestKey(row.GetHash()), nil)
+		if bound == 0 { // only now: mostly there is nothing old, and nothing to count
+			if bound, err = j.nthNewestRequest(ctx, team, atLeast); err != nil {
+				return err
+			}
+		}
+		if e.Pos >= bound {
+			break
+		}
 		last = e.Pos
+		if err := j.dropRequest(ctx, b, row); err != nil {
+			return err
+		}
 		if len(b.ops) == store.MaxOps {
 			if err := j.Commit(ctx, b); err != nil {
 				return err
@@ -77,10 +85,32 @@ func (j *Journal) pruneRequests(ctx context.Context, team string, before time.Ti
 	if last == 0 {
 		return nil
 	}
-	if len(b.ops) > 0 {
-		if err := j.Commit(ctx, b); err != nil {
-			return err
-		}
+	if err := j.Commit(ctx, b); err != nil {
+		return err
 	}
 	return j.st.Trim(ctx, part(team), "requests", last)
+}
+
+// nthNewestRequest is the position of the n-th newest request id; that of the oldest when there are fewer.
+func (j *Journal) nthNewestRequest(ctx context.Context, team string, n int) (store.Pos, error) {
+	newest, err := j.st.Last(ctx, part(team), "requests", n)
+	if err != nil || len(newest) == 0 {
+		return 0, err
+	}
+	return newest[0].Pos, nil
+}
+
+// dropRequest drops what a request id's entry tells of, unless the id was used anew since: a log that was to be trimmed
+// may come back after a crash.
+func (j *Journal) dropRequest(ctx context.Context, b *Batch, seen *storev1.RequestSeenRow) error {
+	row := &storev1.RequestRow{}
+	_, err := j.get(ctx, part(b.team), requestKey(seen.GetHash()), row)
+	switch {
+	case errdefs.Is(err, errdefs.RecordNotFound), err == nil && row.GetTime() != seen.GetTime():
+		return nil
+	case err != nil && !errdefs.Is(err, errdefs.RecordCorrupt):
+		return err
+	}
+	b.raw(store.Delete, requestKey(seen.GetHash()), nil)
+	return nil
 }

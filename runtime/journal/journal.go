@@ -52,16 +52,18 @@ const daemonPart store.Partition = "daemon"
 
 // Journal reads and writes typed rows. All methods are safe for concurrent use.
 type Journal struct {
-	st     store.Store
-	now    func() time.Time
-	log    *slog.Logger
-	daemon *storev1.DaemonRow // as this start wrote it
-	clean  bool               // the daemon before stopped in order
-	stall  *stall
+	st        stallable
+	now       func() time.Time
+	log       *slog.Logger
+	daemon    *storev1.DaemonRow // as this start wrote it
+	daemonRev store.Pos
+	clean     bool // the daemon before stopped in order
+	stall     *stall
+	idsTurn   chan struct{} // holds a token while somebody changes the record `ids`
 
 	mu       sync.Mutex
 	fences   map[string]store.Guard   // by team
-	ids      map[string][]idRange     // reserved ids by team
+	ids      map[string]idRange       // reserved ids by team
 	owners   map[uint64]string        // team by block of ids; never changes
 	watchers map[string]chan struct{} // closed at the next entry, by team and log
 }
@@ -75,30 +77,38 @@ type Row[T any] struct {
 	Rev   Rev
 }
 
-// Open brings the schema up to date and writes this start. It answers SchemaTooNew for a store of a newer agentd.
+// Open writes this start and brings the schema up to date. It answers SchemaTooNew for a store of a newer agentd.
 func Open(ctx context.Context, st store.Store, now func() time.Time, log *slog.Logger) (*Journal, error) {
+	return open(ctx, st, now, log, migrations())
+}
+
+func open(
+	ctx context.Context, st store.Store, now func() time.Time, log *slog.Logger, table []migration,
+) (*Journal, error) {
+	stall := newStall()
 	j := &Journal{
-		st: st, now: now, log: log, stall: newStall(),
-		fences: map[string]store.Guard{}, ids: map[string][]idRange{}, owners: map[uint64]string{},
+		st: stallable{st, stall}, now: now, log: log, stall: stall, idsTurn: make(chan struct{}, 1),
+		fences: map[string]store.Guard{}, ids: map[string]idRange{}, owners: map[uint64]string{},
 		watchers: map[string]chan struct{}{},
 	}
-	row := &storev1.DaemonRow{Schema: uint32(schemaVersion())}
+	row := &storev1.DaemonRow{}
 	rev, err := j.get(ctx, daemonPart, "daemon", row)
 	switch {
 	case errdefs.Is(err, errdefs.RecordNotFound):
-		row.StoreId = newStoreID()
-		row.Clean = true
+		row = &storev1.DaemonRow{StoreId: newStoreID(), Clean: true, Schema: newest(table)}
 	case err != nil:
 		return nil, err
-	}
-	if err := j.migrate(ctx, row, rev); err != nil {
-		return nil, err
+	case row.GetSchema() > newest(table):
+		return nil, tooNew(row.GetSchema(), newest(table))
 	}
 	j.clean = row.GetClean()
 	row.Starts++
 	row.Clean = false
-	j.daemon = row
-	return j, j.putDaemon(ctx)
+	j.daemon, j.daemonRev = row, rev
+	if err := j.putDaemon(ctx); err != nil {
+		return nil, err
+	}
+	return j, j.migrate(ctx, table)
 }
 
 // newStoreID is random, and short enough for a process's environment.
@@ -108,12 +118,20 @@ func newStoreID() string {
 	return hex.EncodeToString(b[:])
 }
 
+// putDaemon writes the daemon's row. Conflict when another daemon has started on the store meanwhile.
 func (j *Journal) putDaemon(ctx context.Context) error {
 	value, err := proto.Marshal(j.daemon)
 	if err != nil {
 		return errdefs.Wrap(err, errdefs.Internal, errdefs.Fault, "daemon", "the daemon's row can't be encoded")
 	}
-	return j.commit(ctx, store.Batch{Part: daemonPart, Ops: []store.Op{{Kind: store.Put, Name: "daemon", Value: value}}})
+	done, err := j.st.Commit(ctx, store.Batch{
+		Part: daemonPart, Guards: []store.Guard{{Key: "daemon", Rev: j.daemonRev}},
+		Ops: []store.Op{{Kind: store.Put, Name: "daemon", Value: value}},
+	})
+	if err == nil {
+		j.daemonRev = done.Pos[0]
+	}
+	return err
 }
 
 // StoreID is the random id of the store; it marks the processes of its tasks.
@@ -132,7 +150,8 @@ func (j *Journal) MarkClean(ctx context.Context) error {
 // ctx only to give up waiting before that. After a commit the followers of its transcripts are woken.
 //
 // Errors with reason Conflict, Fenced, TooLarge, BadArgument and StoreStalled mean that nothing was written;
-// OutcomeUnknown that it may still land: load again and go on.
+// OutcomeUnknown that it may still land: load again and go on. Followers of what did land are woken when the store has
+// recovered.
 func (j *Journal) Commit(ctx context.Context, b *Batch) error {
 	if b.err != nil {
 		return b.err
@@ -141,59 +160,12 @@ func (j *Journal) Commit(ctx context.Context, b *Batch) error {
 	if err != nil {
 		return err
 	}
-	if err := j.commit(ctx, store.Batch{Part: part(b.team), Fence: fence, Guards: b.guards, Ops: b.ops}); err != nil {
+	_, err = j.st.Commit(ctx, store.Batch{Part: part(b.team), Fence: fence, Guards: b.guards, Ops: b.ops})
+	if err != nil {
 		return err
 	}
 	j.wake(b)
 	return nil
-}
-
-// commit is the one call of store.Commit. While the store is stalled it is not even tried.
-func (j *Journal) commit(ctx context.Context, b store.Batch) error {
-	if err := j.stall.check(); err != nil {
-		return err
-	}
-	_, err := j.st.Commit(ctx, b)
-	if errdefs.Is(err, errdefs.StoreStalled) || errdefs.Is(err, errdefs.OutcomeUnknown) {
-		j.stall.begin(err)
-	}
-	return err
-}
-
-// fence gives the guard that keeps an older daemon out of a team's partition, writing it at first use.
-func (j *Journal) fence(ctx context.Context, team string) (store.Guard, error) {
-	j.mu.Lock()
-	g, ok := j.fences[team]
-	j.mu.Unlock()
-	if ok {
-		return g, nil
-	}
-	row := &storev1.OwnerRow{}
-	rev, err := j.get(ctx, part(team), "owner", row)
-	if err != nil && !errdefs.Is(err, errdefs.RecordNotFound) {
-		return g, err
-	}
-	if row.GetStart() != j.daemon.GetStarts() {
-		value, err := proto.Marshal(&storev1.OwnerRow{Start: j.daemon.GetStarts()})
-		if err != nil {
-			return g, errdefs.Wrap(err, errdefs.Internal, errdefs.Fault, team, "the owner's row can't be encoded")
-		}
-		err = j.commit(ctx, store.Batch{
-			Part: part(team), Guards: []store.Guard{{Key: "owner", Rev: rev}},
-			Ops: []store.Op{{Kind: store.Put, Name: "owner", Value: value}},
-		})
-		if err != nil && !errdefs.Is(err, errdefs.Conflict) {
-			return g, err
-		}
-		if rev, err = j.get(ctx, part(team), "owner", row); err != nil {
-			return g, err
-		}
-	}
-	g = store.Guard{Key: "owner", Rev: rev}
-	j.mu.Lock()
-	j.fences[team] = g
-	j.mu.Unlock()
-	return g, nil
 }
 
 // Follow gives a channel that is closed when the task's transcript grows. Take it before reading to the end.
@@ -224,6 +196,16 @@ func (j *Journal) wake(b *Batch) {
 			delete(j.watchers, key)
 		}
 	}
+}
+
+// wakeAll lets all followers look again: what an unknown commit landed, nobody told them.
+func (j *Journal) wakeAll() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, ch := range j.watchers {
+		close(ch)
+	}
+	clear(j.watchers)
 }
 
 func part(team string) store.Partition { return store.Partition(team) }

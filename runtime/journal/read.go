@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"iter"
@@ -11,7 +12,6 @@ import (
 	storev1 "github.com/agentd-dev/agentd/gen/agentd/store/v1"
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/mailbox"
-	"github.com/agentd-dev/agentd/runtime/sandbox"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/store"
 )
@@ -44,16 +44,16 @@ func (j *Journal) Live(ctx context.Context, team string, id task.ID) (Row[Live],
 
 // Living yields the ids of a team's living tasks, in no order.
 func (j *Journal) Living(ctx context.Context, team string) iter.Seq2[task.ID, error] {
-	return j.ids2(ctx, team, "live")
+	return j.idsBelow(ctx, team, "live")
 }
 
 // Children yields the ids of a task's children, living and ended, in no order.
 func (j *Journal) Children(ctx context.Context, team string, id task.ID) iter.Seq2[task.ID, error] {
-	return j.ids2(ctx, team, "child/"+string(id))
+	return j.idsBelow(ctx, team, "child/"+string(id))
 }
 
-// ids2 yields the last segments of the keys below prefix.
-func (j *Journal) ids2(ctx context.Context, team, prefix string) iter.Seq2[task.ID, error] {
+// idsBelow yields the last segments of the keys below prefix.
+func (j *Journal) idsBelow(ctx context.Context, team, prefix string) iter.Seq2[task.ID, error] {
 	return func(yield func(task.ID, error) bool) {
 		for rec, err := range j.st.Scan(ctx, part(team), prefix) {
 			if !yield(task.ID(rec.Key[strings.LastIndexByte(rec.Key, '/')+1:]), err) {
@@ -78,9 +78,13 @@ func (j *Journal) Created(ctx context.Context, team string, after store.Pos) ite
 	}
 }
 
-// Usage reads what a task and those below it consumed.
+// Usage reads what a task and those below it consumed. What a damaged record counted is lost: it reads as nothing, as it
+// does to what is added next.
 func (j *Journal) Usage(ctx context.Context, team string, id task.ID) (task.Usage, error) {
 	v, _, err := j.vector(ctx, team, usageKey(id))
+	if errdefs.Is(err, errdefs.RecordCorrupt) {
+		err = nil
+	}
 	return task.UsageOf(v), err
 }
 
@@ -210,7 +214,7 @@ type LooseProcess struct {
 	Team    string
 	TaskID  task.ID
 	CallID  string
-	Process sandbox.Process
+	Process task.Process
 }
 
 // Processes yields the process trees of a team that were let loose and not seen to end.
@@ -219,7 +223,7 @@ func (j *Journal) Processes(ctx context.Context, team string) iter.Seq2[LoosePro
 		names := strings.Split(key, "/")
 		return LooseProcess{
 			Team: team, TaskID: task.ID(names[1]), CallID: names[2],
-			Process: sandbox.Process{PID: int(row.GetPid()), StartTime: row.GetStartTime(), BootID: row.GetBootId()},
+			Process: task.Process{PID: int(row.GetPid()), StartTime: row.GetStartTime(), BootID: row.GetBootId()},
 		}
 	})
 }
@@ -249,14 +253,17 @@ func scan[R any, P interface {
 // Output opens what a call kept of its whole output; RecordNotFound when it kept nothing.
 func (j *Journal) Output(ctx context.Context, team string, id task.ID, callID string) (io.ReadCloser, error) {
 	var pieces []io.Reader
-	for rec, err := range j.st.Scan(ctx, part(team), outputKey(id, callID)) {
+	for n := 0; ; n++ {
+		rec, err := j.st.Get(ctx, part(team), pieceKey(id, callID, n))
+		if errdefs.Is(err, errdefs.RecordNotFound) && n == 0 {
+			return nil, errdefs.New(errdefs.NotFound, errdefs.RecordNotFound, callID, "call %s kept no output", callID)
+		}
 		if err != nil {
 			return nil, err
 		}
-		pieces = append(pieces, strings.NewReader(string(rec.Value)))
+		pieces = append(pieces, bytes.NewReader(rec.Value))
+		if len(rec.Value) < pieceSize {
+			return io.NopCloser(io.MultiReader(pieces...)), nil
+		}
 	}
-	if len(pieces) == 0 {
-		return nil, errdefs.New(errdefs.NotFound, errdefs.RecordNotFound, callID, "call %s kept no output", callID)
-	}
-	return io.NopCloser(io.MultiReader(pieces...)), nil
 }

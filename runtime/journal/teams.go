@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -14,26 +13,48 @@ import (
 	"github.com/agentd-dev/agentd/store"
 )
 
-// CreateTeam makes a team. NameTaken when the name exists in any case, Conflict when another team has the workspace.
+// CreateTeam makes a team. BadArgument for a name that may not be given, NameTaken when the name exists in any case,
+// Conflict when another team has the workspace.
 func (j *Journal) CreateTeam(ctx context.Context, name, workspace string) (roster.Team, error) {
+	if err := roster.CheckName("team", name); err != nil {
+		return roster.Team{}, err
+	}
+	unlock, err := j.lockIDs(ctx)
+	if err != nil {
+		return roster.Team{}, err
+	}
+	defer unlock()
 	team := roster.Team{Name: name, Workspace: workspace, Created: j.now()}
-	err := j.changeIDs(ctx, func(row *storev1.IDsRow) ([]store.Op, []store.Guard, error) {
+	err = j.changeIDs(ctx, func(row *storev1.IDsRow) ([]store.Op, []store.Guard, error) {
 		row.NextTeam++
 		team.ID = fmt.Sprintf("t-%d", row.GetNextTeam())
 		return teamOps(team)
 	})
 	if errdefs.Is(err, errdefs.Conflict) {
-		if _, found := j.TeamByName(ctx, name); found == nil {
-			return team, errdefs.New(errdefs.AlreadyExists, errdefs.NameTaken, name,
-				"there is a team named %q already; choose another name", name)
-		}
+		err = j.collision(ctx, team, err)
 	}
-	return team, err
+	if err != nil {
+		return roster.Team{}, err
+	}
+	return team, nil
+}
+
+// collision says what a new team ran into.
+func (j *Journal) collision(ctx context.Context, t roster.Team, conflict error) error {
+	if _, err := j.TeamByName(ctx, t.Name); err == nil {
+		return errdefs.New(errdefs.AlreadyExists, errdefs.NameTaken, t.Name,
+			"there is a team named %q already; choose another name", t.Name)
+	}
+	if other, err := j.TeamByRoot(ctx, t.Workspace); err == nil {
+		return errdefs.New(errdefs.Aborted, errdefs.Conflict, t.Workspace,
+			"workspace %s belongs to team %q already", t.Workspace, other.Name)
+	}
+	return conflict
 }
 
 func teamOps(t roster.Team) ([]store.Op, []store.Guard, error) {
 	row, err := proto.Marshal(&storev1.TeamRow{
-		Id: t.ID, Name: t.Name, Workspace: t.Workspace, Created: t.Created.UnixNano(),
+		Id: t.ID, Name: t.Name, Workspace: t.Workspace, Created: nanos(t.Created),
 	})
 	if err != nil {
 		return nil, nil, errdefs.Wrap(err, errdefs.InvalidArgument, errdefs.BadArgument, t.Name, "team: %v", err)
@@ -111,7 +132,7 @@ func (j *Journal) Teams(ctx context.Context) ([]roster.Team, error) {
 
 func teamOf(row *storev1.TeamRow) roster.Team {
 	return roster.Team{
-		ID: row.GetId(), Name: row.GetName(), Workspace: row.GetWorkspace(), Created: time.Unix(0, row.GetCreated()),
+		ID: row.GetId(), Name: row.GetName(), Workspace: row.GetWorkspace(), Created: timeOf(row.GetCreated()),
 	}
 }
 

@@ -48,11 +48,12 @@ func (v *View) Output(ctx context.Context, req OutputRequest, send func(Item) er
 		return errdefs.New(errdefs.OutOfRange, errdefs.SeqOutOfRange, string(t.ID),
 			"task %s ends at %d, before from_seq %d; follow waits for more", t.ID, t.LastSeq, req.From)
 	}
-	f := &follower{view: v, req: req, task: t.Task, send: send}
-	if err := send(Item{Task: &t}); err != nil {
+	f := &follower{view: v, req: req, task: t.Task, sink: send, beat: time.NewTimer(heartbeatEvery)}
+	defer f.beat.Stop()
+	if err := f.send(Item{Task: &t}); err != nil {
 		return err
 	}
-	if req.Terminal && !t.State.Terminal() {
+	if req.Terminal {
 		if over, err := f.awaitTerminal(ctx); over || err != nil {
 			return err
 		}
@@ -84,10 +85,31 @@ type follower struct {
 	view   *View
 	req    OutputRequest
 	task   task.Task
-	send   func(Item) error
-	cursor task.Seq // the newest entry that was seen
-	step   int      // the newest step that was seen; its deltas are void
+	sink   func(Item) error
+	beat   *time.Timer // fires after a silence
+	cursor task.Seq    // the newest entry that was seen
+	step   int         // the newest step that was seen; its deltas are void
 	deltas <-chan task.Delta
+}
+
+// send gives an item to the reader and puts the next heartbeat off.
+func (f *follower) send(i Item) error {
+	f.beat.Reset(heartbeatEvery)
+	return f.sink(i)
+}
+
+// refresh reads the task as it is now, and while it lives gives what is closed when its transcript grows. Only a living
+// task is followed: an ended one would be waited for in vain.
+func (f *follower) refresh(ctx context.Context) (more <-chan struct{}, err error) {
+	if f.task.State.Terminal() {
+		return nil, nil
+	}
+	more = f.view.journal.Follow(f.task.Team, string(f.task.ID))
+	row, err := f.view.journal.Task(ctx, f.task.ID)
+	if err == nil {
+		f.task = row.Value
+	}
+	return more, err
 }
 
 // awaitTerminal waits for the end. When the time is over it sends the task as it is: over.
@@ -97,16 +119,19 @@ func (f *follower) awaitTerminal(ctx context.Context) (over bool, err error) {
 		limit = time.After(f.req.Timeout)
 	}
 	for {
-		more := f.view.journal.Follow(f.task.Team, string(f.task.ID))
-		t, err := f.view.Task(ctx, f.task.ID)
-		if err != nil || t.State.Terminal() {
+		more, err := f.refresh(ctx)
+		if err != nil || f.task.State.Terminal() {
 			return false, err
 		}
 		select {
 		case <-more:
 		case <-limit:
+			t, err := f.view.Task(ctx, f.task.ID)
+			if err != nil {
+				return true, err
+			}
 			return true, f.send(Item{Task: &t})
-		case <-time.After(heartbeatEvery):
+		case <-f.beat.C:
 			if err := f.send(Item{Heartbeat: f.view.now()}); err != nil {
 				return false, err
 			}
@@ -124,18 +149,28 @@ func (f *follower) position(ctx context.Context) error {
 	if f.req.Tail == 0 {
 		return nil
 	}
-	// At most every other entry is a CallStarted, which is not shown.
-	last, err := f.view.journal.LastEntries(ctx, f.task.Team, f.task.ID, 2*f.req.Tail+1)
-	if err != nil {
-		return err
-	}
-	wanted := f.req.Tail
-	for i := len(last) - 1; i >= 0 && wanted > 0; i-- {
-		if shown(last[i]) {
-			f.cursor, wanted = last[i].Seq-1, wanted-1
+	// Mostly every other entry is hidden at most. If not, look further back.
+	for n := 2*f.req.Tail + 1; ; n *= 2 {
+		last, err := f.view.journal.LastEntries(ctx, f.task.Team, f.task.ID, n)
+		if err != nil {
+			return err
+		}
+		before, found := beforeTail(last, f.req.Tail)
+		if found || len(last) < n {
+			f.cursor = before
+			return nil
 		}
 	}
-	return nil
+}
+
+// beforeTail gives the position before the last n shown entries, and whether there are as many.
+func beforeTail(entries []task.Entry, n int) (before task.Seq, found bool) {
+	for i := len(entries) - 1; i >= 0 && n > 0; i-- {
+		if shown(entries[i]) {
+			before, n = entries[i].Seq-1, n-1
+		}
+	}
+	return before, n == 0
 }
 
 func shown(e task.Entry) bool {
@@ -152,15 +187,14 @@ func (f *follower) run(ctx context.Context) error {
 		defer cancel()
 	}
 	for {
-		more := f.view.journal.Follow(f.task.Team, string(f.task.ID))
-		row, err := f.view.journal.Task(ctx, f.task.ID)
+		more, err := f.refresh(ctx)
 		if err != nil {
 			return err
 		}
 		if err := f.entries(ctx); err != nil {
 			return err
 		}
-		if row.Value.State.Terminal() {
+		if f.task.State.Terminal() {
 			return f.outcome(ctx)
 		}
 		if !f.req.Follow {
@@ -201,27 +235,35 @@ func (f *follower) outcome(ctx context.Context) error {
 
 // wait passes deltas on until there are more entries.
 func (f *follower) wait(ctx context.Context, more <-chan struct{}) error {
-	beat := time.NewTimer(heartbeatEvery)
-	defer beat.Stop()
 	for {
 		select {
 		case <-more:
 			return nil
 		case d := <-f.deltas:
-			if d.Step <= f.step {
-				continue
-			}
-			if err := f.send(Item{Delta: &d}); err != nil {
+			if err := f.delta(ctx, d, more); err != nil {
 				return err
 			}
-			beat.Reset(heartbeatEvery)
-		case <-beat.C:
+		case <-f.beat.C:
 			if err := f.send(Item{Heartbeat: f.view.now()}); err != nil {
 				return err
 			}
-			beat.Reset(heartbeatEvery)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// delta sends live text behind the entries that came before it, unless its step's entry is among them.
+func (f *follower) delta(ctx context.Context, d task.Delta, more <-chan struct{}) error {
+	select {
+	case <-more:
+		if err := f.entries(ctx); err != nil {
+			return err
+		}
+	default:
+	}
+	if d.Step <= f.step {
+		return nil
+	}
+	return f.send(Item{Delta: &d})
 }

@@ -25,9 +25,12 @@ func (v *View) Receipts(
 		return err
 	}
 	for {
-		more := v.journal.Follow(row.Value.Team, string(to))
-		if row, err = v.journal.Task(ctx, to); err != nil {
-			return err
+		var more <-chan struct{}
+		if !row.Value.State.Terminal() { // an ended task would be followed in vain
+			more = v.journal.Follow(row.Value.Team, string(to))
+			if row, err = v.journal.Task(ctx, to); err != nil {
+				return err
+			}
 		}
 		seq, next, err := v.findInput(ctx, row.Value, messageID, cursor)
 		switch {

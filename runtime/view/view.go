@@ -3,8 +3,10 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -205,7 +207,7 @@ func (v *View) candidates(
 			living = append(living, journal.Row[task.ID]{Value: id, Rev: n})
 		}
 	}
-	slices.SortFunc(living, func(a, b journal.Row[task.ID]) int { return int(a.Rev) - int(b.Rev) })
+	slices.SortFunc(living, func(a, b journal.Row[task.ID]) int { return cmp.Compare(a.Rev, b.Rev) })
 	return func(yield func(journal.Row[task.ID], error) bool) {
 		for _, row := range living {
 			if !yield(row, nil) {
@@ -227,7 +229,7 @@ func (v *View) teams(ctx context.Context, name string) ([]roster.Team, error) {
 		return []roster.Team{team}, err
 	}
 	teams, err := v.journal.Teams(ctx)
-	slices.SortFunc(teams, func(a, b roster.Team) int { return int(teamNumber(a.ID)) - int(teamNumber(b.ID)) })
+	slices.SortFunc(teams, func(a, b roster.Team) int { return cmp.Compare(teamNumber(a.ID), teamNumber(b.ID)) })
 	return teams, err
 }
 
@@ -248,18 +250,18 @@ func (t token) String() string {
 }
 
 func parseToken(s string) (token, error) {
-	var t token
 	if s == "" {
-		return t, nil
+		return token{}, nil
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(s)
-	if err == nil {
-		_, err = fmt.Sscanf(string(raw), "%d:%d", &t.team, &t.pos)
+	team, pos, found := strings.Cut(string(raw), ":")
+	number, teamErr := strconv.ParseUint(team, 10, 64)
+	rev, posErr := strconv.ParseUint(pos, 10, 64)
+	if !found || errors.Join(err, teamErr, posErr) != nil {
+		return token{}, errdefs.BadField("page_token",
+			"%q is not a token of this daemon; leave it empty for the first page", s)
 	}
-	if err != nil {
-		return t, errdefs.BadField("page_token", "%q is not a token of this daemon; leave it empty for the first page", s)
-	}
-	return t, nil
+	return token{number, journal.Rev(rev)}, nil
 }
 
 // Result is how a task ended; TaskNotFound when there is none, RecordNotFound while it lives.
@@ -287,6 +289,6 @@ func (v *View) Result(ctx context.Context, id task.ID) (task.Result, error) {
 		}
 		result.Children = append(result.Children, child)
 	}
-	slices.SortFunc(result.Children, func(a, b task.ID) int { return int(taskNumber(a)) - int(taskNumber(b)) })
+	slices.SortFunc(result.Children, func(a, b task.ID) int { return cmp.Compare(taskNumber(a), taskNumber(b)) })
 	return result, nil
 }

@@ -79,7 +79,6 @@ type Store struct {
 	stopped  chan struct{} // closed when the committer has ended
 	close    func() error
 	chores   chores
-	watchers watchers
 
 	quarantined atomic.Int64
 	damage      atomic.Pointer[errdefs.Error]
@@ -250,13 +249,12 @@ func (s *Store) Damaged() error {
 	return nil
 }
 
-// Close waits for the batches that the committer has taken, wakes all who wait on Changed, and closes the file.
+// Close waits for the batches that the committer has taken and closes the file.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) shut() error {
 	close(s.closing)
 	<-s.stopped
-	s.watchers.end()
 	if s.locked.Load() {
 		return s.Damaged()
 	}

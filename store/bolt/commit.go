@@ -82,7 +82,7 @@ func (s *Store) gather(first *request) []*request {
 	return group
 }
 
-// write commits a group and the chores, answers all, and wakes who waits for a change.
+// write commits a group and the chores, and answers all.
 func (s *Store) write(group []*request) {
 	answers, err := s.transact(group)
 	for i, r := range group {
@@ -92,14 +92,6 @@ func (s *Store) write(group []*request) {
 			continue
 		}
 		r.answer <- answers[i]
-	}
-	if errdefs.Is(err, errdefs.StoreStalled) {
-		return
-	}
-	for i, r := range group {
-		if err != nil || answers[i].err == nil {
-			s.watchers.notify(r.batch.Part)
-		}
 	}
 }
 

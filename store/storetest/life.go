@@ -3,40 +3,12 @@ package storetest
 import (
 	"context"
 	"fmt"
+	goruntime "runtime"
 	"testing"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/store"
 )
-
-func testChanged(t *testing.T, open Opener) {
-	s, _ := open(t)
-	isClosed := func(ch <-chan struct{}) bool {
-		select {
-		case <-ch:
-			return true
-		default:
-			return false
-		}
-	}
-	ch, twin, foreign := s.Changed(part), s.Changed(part), s.Changed(other)
-	if isClosed(ch) {
-		t.Fatal("closed before any commit")
-	}
-	wantRefused(t, s, store.Batch{Part: part, Guards: []store.Guard{{Key: "a", Rev: 1}}}, errdefs.Conflict)
-	if isClosed(ch) {
-		t.Fatal("closed by a batch that was refused")
-	}
-	mustCommit(t, s, put("a", "1"))
-	<-ch // a store that does not close it hangs here
-	<-twin
-	if isClosed(foreign) {
-		t.Error("closed by a commit of another partition")
-	}
-	ch = s.Changed(part)
-	mustCommit(t, s, appendTo("log", "1"))
-	<-ch
-}
 
 // testConcurrency: writers, readers and followers at once; every follower sees every entry once and in order.
 func testConcurrency(t *testing.T, open Opener) {
@@ -76,7 +48,6 @@ func write(s store.Store, w, n int) error {
 func follow(ctx context.Context, s store.Store, writers, each int) error {
 	next, seen, cursor := make([]int, writers), 0, store.Pos(0)
 	for seen < writers*each {
-		more := s.Changed(part)
 		for e, err := range s.Read(ctx, part, "log", cursor) {
 			if err != nil {
 				return err
@@ -90,9 +61,7 @@ func follow(ctx context.Context, s store.Store, writers, each int) error {
 			}
 			next[w], cursor, seen = i+1, e.Pos, seen+1
 		}
-		if seen < writers*each {
-			<-more
-		}
+		goruntime.Gosched()
 	}
 	return nil
 }
@@ -151,7 +120,6 @@ func testReopen(t *testing.T, open Opener) {
 func testClose(t *testing.T, open Opener) {
 	s, _ := open(t)
 	mustCommit(t, s, put("a", "1"), appendTo("log", "1"))
-	waiting := s.Changed(part)
 	const n = 50
 	errs := make(chan error, n)
 	for range n {
@@ -168,7 +136,6 @@ func testClose(t *testing.T, open Opener) {
 			t.Errorf("a commit while the store closes = %v", err)
 		}
 	}
-	<-waiting // nobody waits for ever on a store that is closed
 	if err := s.Close(); err != nil {
 		t.Errorf("the second Close = %v", err)
 	}

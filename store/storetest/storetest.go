@@ -48,7 +48,6 @@ func Run(t *testing.T, open Opener) {
 		{"Scan", testScan},
 		{"CanceledRead", testCanceledRead},
 		{"Trim", testTrim},
-		{"Changed", testChanged},
 		{"Concurrency", testConcurrency},
 		{"CreateRace", testCreateRace},
 		{"Reopen", testReopen},

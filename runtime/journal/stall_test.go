@@ -1,0 +1,155 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/store/storetest"
+)
+
+// faulty starts a journal, its Run included, on a store that can be made to fail.
+func faulty(t *testing.T, plan storetest.Plan) (*Journal, *storetest.Faulty) {
+	t.Helper()
+	st := storetest.Wrap(newStore(t), plan)
+	j := newJournal(t, st)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- j.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		must(t, <-ended)
+	})
+	return j, st
+}
+
+func note(j *Journal, team, text string) error {
+	b := j.Batch(team)
+	b.Append("sub-1", &task.Notice{Text: text})
+	return j.Commit(context.Background(), b)
+}
+
+// TestStall: from the first commit that fails, all are refused at once without being tried; reads go on; a probe ends it.
+// proves D8 as far as commits go
+// case OUT-9
+func TestStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, st := faulty(t, storetest.Plan{})
+		team := newTeam(t, j, "main").ID
+		must(t, note(j, team, "before"))
+		must(t, j.Stalled())
+		must(t, j.Recovered(t.Context())) // there is nothing to wait for
+
+		st.Stall()
+		want(t, note(j, team, "lost"), errdefs.StoreStalled)
+		if j.Stalled() == nil {
+			t.Fatal("nobody is told")
+		}
+		tried := st.Commits()
+		for range 100 {
+			want(t, note(j, team, "refused"), errdefs.StoreStalled)
+		}
+		if st.Commits() != tried {
+			t.Error("commits are tried during the stall")
+		}
+		if got := transcript(t, j, team, "sub-1"); len(got) != 1 {
+			t.Errorf("entries %v", got)
+		}
+
+		impatient, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := j.Recovered(impatient); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it recovered by itself: %v", err)
+		}
+		if probes := st.Commits() - tried; probes < 12 || probes > 30 {
+			t.Errorf("%d probes in a minute", probes)
+		}
+
+		st.Heal()
+		begun := time.Now()
+		must(t, j.Recovered(t.Context()))
+		if took := time.Since(begun); took > slowestProbe {
+			t.Errorf("it took %v to notice", took)
+		}
+		must(t, j.Stalled())
+		must(t, note(j, team, "after"))
+		want := []string{"*task.Notice&{Text:before WrapUp:}", "*task.Notice&{Text:after WrapUp:}"}
+		if got := transcript(t, j, team, "sub-1"); !slices.Equal(got, want) {
+			t.Errorf("entries %v", got)
+		}
+	})
+}
+
+// TestUnknown: a commit of unknown outcome stalls too. What did land, nobody announced: at the end of the stall those who
+// follow look again. proves D8
+func TestUnknown(t *testing.T) {
+	for _, mode := range []storetest.Mode{storetest.Landed, storetest.Lost} {
+		synctest.Test(t, func(t *testing.T) {
+			// The commits before are the start, the team, the fence and a note.
+			j, _ := faulty(t, storetest.Plan{From: 5, Count: 1, Mode: mode})
+			team := newTeam(t, j, "main").ID
+			must(t, note(j, team, "before"))
+			more := j.Follow(team, "sub-1")
+			want(t, note(j, team, "unknown"), errdefs.OutcomeUnknown)
+			want(t, note(j, team, "refused"), errdefs.StoreStalled)
+			must(t, j.Recovered(t.Context()))
+			synctest.Wait()
+			if !isClosed(more) {
+				t.Error("the follower sleeps on")
+			}
+			entries := map[storetest.Mode]int{storetest.Landed: 2, storetest.Lost: 1}[mode]
+			if got := transcript(t, j, team, "sub-1"); len(got) != entries {
+				t.Errorf("mode %d: entries %v", mode, got)
+			}
+			must(t, note(j, team, "after"))
+		})
+	}
+}
+
+// TestUnknownOwner: a fence whose write was of unknown outcome is looked up again.
+func TestUnknownOwner(t *testing.T) {
+	for _, mode := range []storetest.Mode{storetest.Landed, storetest.Lost} {
+		synctest.Test(t, func(t *testing.T) {
+			j, _ := faulty(t, storetest.Plan{From: 3, Count: 1, Mode: mode})
+			team := newTeam(t, j, "main").ID
+			want(t, note(j, team, "the first commit writes the fence"), errdefs.OutcomeUnknown)
+			must(t, j.Recovered(t.Context()))
+			must(t, note(j, team, "after"))
+		})
+	}
+}
+
+// TestStalledReads: a store that can't even be read stalls the journal, so that those who wait for recovery wait.
+func TestStalledReads(t *testing.T) {
+	j := newJournal(t, newStore(t))
+	team := newTeam(t, j, "main").ID
+	id := newTask(t, j, team)
+	must(t, j.st.Close())
+	reads := map[string]func() error{
+		"Task":        func() error { _, err := j.Task(context.Background(), id); return err },
+		"LastEntries": func() error { _, err := j.LastEntries(context.Background(), team, id, 1); return err },
+		"Entries": func() error {
+			for _, err := range j.Entries(context.Background(), team, id, 0) {
+				return err
+			}
+			return nil
+		},
+		"Living": func() error {
+			for _, err := range j.Living(context.Background(), team) {
+				return err
+			}
+			return nil
+		},
+	}
+	for name, try := range reads {
+		j.stall.end()
+		if err := try(); !errdefs.Is(err, errdefs.StoreStalled) || j.Stalled() == nil {
+			t.Errorf("%s: %v, stalled: %v", name, err, j.Stalled())
+		}
+	}
+}

@@ -1,0 +1,304 @@
+package view_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/mailbox"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/view"
+	"github.com/agentd-dev/agentd/store"
+)
+
+// pages lists all, page by page; between is called after each.
+func (d *desk) pages(f view.Filter, between func()) []task.ID {
+	d.t.Helper()
+	var ids []task.ID
+	for range 100 {
+		page, token, err := d.v.List(context.Background(), f)
+		d.must(err)
+		if f.PageSize > 0 && len(page) > f.PageSize {
+			d.t.Errorf("a page has %d tasks", len(page))
+		}
+		for _, t := range page {
+			ids = append(ids, t.ID)
+		}
+		if token == "" {
+			return ids
+		}
+		f.PageToken = token
+		between()
+	}
+	d.t.Fatal("the pages have no end")
+	return nil
+}
+
+func nothing() {}
+
+// TestList pages through tasks of two teams by every filter, at every size of a page.
+func TestList(t *testing.T) {
+	d := newDesk(t).sound()
+	a, b := d.team("Alpha"), d.team("beta")
+	var all []task.ID
+	for range 4 {
+		all = append(all, d.spawn(a, "first"))
+	}
+	child := d.spawn(a, "child", all[0])
+	all = append(all, child)
+	for range 3 {
+		all = append(all, d.spawn(b, "second"))
+	}
+	d.apply(all[1], task.Start{})
+	d.apply(all[2], task.Start{})
+	d.apply(all[2], done())
+	d.apply(all[6], task.Finish{State: task.Killed, Reason: task.StoppedByClient})
+
+	living := slices.DeleteFunc(slices.Clone(all), func(id task.ID) bool { return id == all[2] || id == all[6] })
+	tests := []struct {
+		name   string
+		filter view.Filter
+		want   []task.ID
+	}{
+		{"all", view.Filter{}, all},
+		{"a team, in another case", view.Filter{Team: "alpha"}, all[:5]},
+		{"the other team", view.Filter{Team: "beta"}, all[5:]},
+		{"children", view.Filter{Parent: all[0]}, []task.ID{child}},
+		{"a kind", view.Filter{Kind: task.Subagent}, all},
+		{"a kind that is not", view.Filter{Kind: 99}, nil},
+		{"living", view.Filter{Living: true}, living},
+		{"living of a team", view.Filter{Living: true, Team: "beta"}, []task.ID{all[5], all[7]}},
+		{"running", view.Filter{State: task.Running}, all[1:2]},
+		{"completed", view.Filter{State: task.Completed}, all[2:3]},
+		{"killed", view.Filter{State: task.Killed}, all[6:7]},
+		{"living and ended", view.Filter{State: task.Killed, Living: true}, nil},
+	}
+	for _, tt := range tests {
+		for size := range len(all) + 2 {
+			tt.filter.PageSize = size
+			if got := d.pages(tt.filter, nothing); !slices.Equal(got, tt.want) {
+				t.Errorf("%s by %d: %v, want %v", tt.name, size, got, tt.want)
+			}
+		}
+	}
+}
+
+// TestPagingWhileTasksChange: what is there from the first page to the last is shown once, whatever else comes and ends.
+func TestPagingWhileTasksChange(t *testing.T) {
+	for _, living := range []bool{false, true} {
+		d := newDesk(t)
+		a, b := d.team("a"), d.team("b")
+		var all []task.ID
+		for range 5 {
+			all = append(all, d.spawn(a, ""))
+		}
+		for range 5 {
+			all = append(all, d.spawn(b, ""))
+		}
+		ending := []task.ID{all[0], all[3], all[8]}
+		stay := slices.DeleteFunc(slices.Clone(all), func(id task.ID) bool { return slices.Contains(ending, id) })
+		got := d.pages(view.Filter{PageSize: 2, Living: living}, func() {
+			if len(ending) > 0 {
+				d.apply(ending[0], task.Finish{State: task.Killed, Reason: task.StoppedByClient})
+				ending = ending[1:]
+				d.spawn(a, "new")
+			}
+		})
+		counts := map[task.ID]int{}
+		for _, id := range got {
+			if counts[id]++; counts[id] > 1 {
+				t.Errorf("living %v: %s is shown twice", living, id)
+			}
+		}
+		for _, id := range stay {
+			if counts[id] != 1 {
+				t.Errorf("living %v: %s was there all the time and is shown %d times", living, id, counts[id])
+			}
+		}
+	}
+}
+
+func TestBadListRequests(t *testing.T) {
+	d := newDesk(t)
+	d.spawn(d.team("main"), "")
+	tokens := []string{"x", "!", "MQ", "MTox", "OjE", "MTotMQ", "MToxeA", "MToyOjM", "KzE6Mg", "IDE6Mg"}
+	for _, token := range tokens {
+		_, _, err := d.v.List(context.Background(), view.Filter{PageToken: token})
+		if token == "MTox" { // 1:1 is well formed
+			d.must(err)
+			continue
+		}
+		d.want(err, errdefs.BadArgument)
+		if e := errdefs.As(err); e != nil && e.Field != "page_token" {
+			t.Errorf("token %q: field %q", token, e.Field)
+		}
+	}
+	for _, size := range []int{-1, view.MaxPage + 1} {
+		_, _, err := d.v.List(context.Background(), view.Filter{PageSize: size})
+		d.want(err, errdefs.BadArgument)
+	}
+	_, _, err := d.v.List(context.Background(), view.Filter{Team: "nobody"})
+	d.want(err, errdefs.TeamNotFound)
+}
+
+// TestTask shows what follows from a task's other rows.
+func TestTask(t *testing.T) {
+	d := newDesk(t)
+	team := d.team("Main")
+	id := d.spawn(team, "what")
+	show := func() view.Task {
+		t.Helper()
+		got, err := d.v.Task(context.Background(), id)
+		d.must(err)
+		return got
+	}
+	if got := show(); got.TeamName != "Main" || got.Description != "what" || got.Activity != "waits for a slot" ||
+		got.LastSeq != 0 || got.WallTime != 0 {
+		t.Errorf("queued: %+v", got)
+	}
+	steps := []struct {
+		do   func()
+		want string
+	}{
+		{func() { d.apply(id, task.Start{}) }, "asks the model"},
+		{func() { d.append(id, &task.Assistant{Step: 1, Calls: []task.ToolCall{{ID: "c", Name: "bash"}}}) }, "settles bash"},
+		{func() { d.append(id, &task.CallStarted{CallIDs: []string{"c"}, Label: "bash: make"}) }, "bash: make"},
+		{func() { d.append(id, &task.ToolResult{CallID: "c"}) }, "asks the model"},
+		{func() { d.apply(id, task.Wait{}) }, "waits for the model provider"},
+		{func() {
+			d.apply(id, task.Stop{Order: task.StopOrder{Level: task.Cancel, State: task.Killed, Reason: task.StoppedByClient}})
+		}, "is stopping"},
+		{func() { d.apply(id, task.Finish{State: task.Killed, Reason: task.StoppedByClient}) }, ""},
+	}
+	var seq task.Seq
+	for _, step := range steps {
+		step.do()
+		got := show()
+		if got.Activity != step.want || got.LastSeq <= seq {
+			t.Errorf("%s: %q at %d, want %q after %d", got.State, got.Activity, got.LastSeq, step.want, seq)
+		}
+		seq = got.LastSeq
+	}
+	_, err := d.v.Task(context.Background(), "sub-99")
+	d.want(err, errdefs.TaskNotFound)
+}
+
+// TestResult: the result of a killed task has what there is. proves O5, R1
+func TestResult(t *testing.T) {
+	d := newDesk(t)
+	team := d.team("main")
+	id := d.spawn(team, "")
+	second, first := d.spawn(team, "", id), d.spawn(team, "", id)
+	_, err := d.v.Result(context.Background(), id)
+	d.want(err, errdefs.RecordNotFound)
+	d.apply(id, task.Start{})
+	row, err := d.j.Task(context.Background(), id)
+	d.must(err)
+	b := d.j.Batch(team)
+	b.AddUsage(row.Value, task.Usage{Steps: 2, InputTokens: 5})
+	d.must(d.j.Commit(context.Background(), b))
+	d.apply(id, task.Finish{State: task.Killed, Reason: task.StoppedByClient, Error: "why"})
+	got, err := d.v.Result(context.Background(), id)
+	d.must(err)
+	if got.State != task.Killed || got.Reason != task.StoppedByClient || got.Error != "why" || got.Summary != "all done" ||
+		!slices.Equal(got.Changes, []string{"/work/a"}) || got.Usage != (task.Usage{Steps: 2, InputTokens: 5}) ||
+		!slices.Equal(got.Children, []task.ID{second, first}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestDamage: the record of one task and the usage of another are damaged on disk: the rest is listed.
+// case OUT-8
+func TestDamage(t *testing.T) {
+	d := newDesk(t)
+	const rare = 0x5eed5eed5eed5eed
+	team := d.team("main")
+	first, lost, third := d.spawn(team, "whole"), d.spawn(team, "DAMAGED-RECORD"), d.spawn(team, "whole")
+	row, err := d.j.Task(context.Background(), third)
+	d.must(err)
+	b := d.j.Batch(team)
+	b.AddUsage(row.Value, task.Usage{InputTokens: rare})
+	d.must(d.j.Commit(context.Background(), b))
+	d.must(d.st.Close())
+
+	file, err := os.ReadFile(d.path)
+	d.must(err)
+	for _, needle := range [][]byte{[]byte("DAMAGED-RECORD"), store.EncodeVector([]int64{rare})} {
+		if !bytes.Contains(file, needle) {
+			t.Fatalf("%q is not in the file", needle)
+		}
+		file = bytes.ReplaceAll(file, needle, append([]byte{needle[0] ^ 1}, needle[1:]...))
+	}
+	d.must(os.WriteFile(d.path, file, 0o600))
+	d.open()
+
+	for _, f := range []view.Filter{{}, {Living: true}, {Team: "main"}} {
+		if got := d.pages(f, nothing); !slices.Equal(got, []task.ID{first, third}) {
+			t.Errorf("%+v lists %v", f, got)
+		}
+	}
+	_, err = d.v.Task(context.Background(), lost)
+	d.want(err, errdefs.RecordCorrupt)
+	d.apply(third, task.Start{}) // and works
+	if d.st.Quarantined() == 0 {
+		t.Error("nobody is told")
+	}
+}
+
+// TestReceipts: a message is accepted, then delivered or undeliverable, as the transcript says; asked late, the answer is
+// the same. proves M4 as far as there are levels
+func TestReceipts(t *testing.T) {
+	d := newDesk(t)
+	team := d.team("main")
+	id := d.spawn(team, "")
+	d.apply(id, task.Start{})
+	send := func(message string) {
+		live, err := d.j.Live(context.Background(), team, id)
+		d.must(err)
+		b := d.j.Batch(team)
+		b.Send(id, live.Rev, mailbox.Message{ID: message, From: "user", Text: "hi", Sent: b.Now()})
+		d.must(d.j.Commit(context.Background(), b))
+	}
+	ask := func(message string, until mailbox.State) []mailbox.Receipt {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		var got []mailbox.Receipt
+		d.check(d.v.Receipts(ctx, id, message, until, func(r mailbox.Receipt) error {
+			got = append(got, r)
+			return nil
+		}))
+		return got
+	}
+	send("m-1")
+	send("m-2")
+	accepted := mailbox.Receipt{MessageID: "m-1", State: mailbox.Accepted}
+	if got := ask("m-1", mailbox.Accepted); len(got) != 1 || got[0] != accepted {
+		t.Errorf("accepted: %+v", got)
+	}
+	waited := make(chan []mailbox.Receipt)
+	go func() { waited <- ask("m-1", mailbox.Delivered) }()
+	d.append(id, &task.Input{From: "user", Text: "another", MessageID: "m-9"})
+	d.append(id, &task.Input{From: "user", Text: "hi", MessageID: "m-1"})
+	first := <-waited
+	if len(first) != 2 || first[1].State != mailbox.Delivered || first[1].Seq == 0 {
+		t.Fatalf("delivered: %+v", first)
+	}
+	go func() { waited <- ask("m-2", mailbox.Delivered) }()
+	d.apply(id, done())
+	lost := <-waited
+	why := "task " + string(id) + " ended COMPLETED/DONE before it took the message"
+	if len(lost) != 2 || lost[1].State != mailbox.Undeliverable || lost[1].Reason != why {
+		t.Errorf("undeliverable: %+v", lost)
+	}
+	if got := ask("m-1", mailbox.Delivered); !slices.Equal(got, first) {
+		t.Errorf("asked again: %+v", got)
+	}
+	if got := ask("m-2", mailbox.Delivered); !slices.Equal(got, lost) {
+		t.Errorf("asked again: %+v", got)
+	}
+}

@@ -15,15 +15,23 @@ import (
 type deadlines struct {
 	changed chan struct{} // the earliest may have changed
 
-	mu   sync.Mutex
-	heap dueHeap
+	mu    sync.Mutex
+	heap  dueHeap
+	known map[journal.Due]bool // what is in the heap
 }
 
-func newDeadlines() *deadlines { return &deadlines{changed: make(chan struct{}, 1)} }
+func newDeadlines() *deadlines {
+	return &deadlines{changed: make(chan struct{}, 1), known: map[journal.Due]bool{}}
+}
 
+// add takes a deadline, once.
 func (d *deadlines) add(due journal.Due) {
+	due.At = due.At.Round(0).UTC() // one form of a time, to compare
 	d.mu.Lock()
-	heap.Push(&d.heap, due)
+	if !d.known[due] {
+		d.known[due] = true
+		heap.Push(&d.heap, due)
+	}
 	d.mu.Unlock()
 	select {
 	case d.changed <- struct{}{}:
@@ -49,7 +57,9 @@ func (d *deadlines) take(now time.Time) []journal.Due {
 	defer d.mu.Unlock()
 	var due []journal.Due
 	for len(d.heap) > 0 && !d.heap[0].At.After(now) {
-		due = append(due, heap.Pop(&d.heap).(journal.Due))
+		next := heap.Pop(&d.heap).(journal.Due)
+		delete(d.known, next)
+		due = append(due, next)
 	}
 	return due
 }

@@ -2,7 +2,6 @@ package runtime_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/model"
@@ -37,19 +37,43 @@ type house struct {
 	wrap      func(store.Store) store.Store
 	tools     []tool.Tool
 	running   int
-	bubble    bool // inside synctest: no processes
+	roots     []string          // --workspace
+	processes runtime.Processes // nil: a real sandbox
 
 	journal *journal.Journal
 	view    *view.View
 	sup     *runtime.Supervisor
+	cut     *cutStore
 	kill    func() // as SIGKILL does, as far as one process can: nothing more is committed
 	stop    func() // in order
 }
+
+// inBubble is the option of a house inside synctest, where no process can be waited for.
+func inBubble(h *house) { h.processes = noProcesses{} }
+
+// slots is the option of how many loops may run at once.
+func slots(n int) func(*house) { return func(h *house) { h.running = n } }
+
+// with is the option of more tools.
+func with(tools ...tool.Tool) func(*house) { return func(h *house) { h.tools = tools } }
 
 type modelFunc func(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error)
 
 func (f modelFunc) Call(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
 	return f(ctx, req, sink)
+}
+
+// strict is a model that refuses every history that the strictest server would.
+type strict struct {
+	t *testing.T
+	modelFunc
+}
+
+func (s strict) Call(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
+	if err := checkHistory(req.Messages); err != nil {
+		s.t.Errorf("the model got a bad history: %v\n%+v", err, req.Messages)
+	}
+	return s.modelFunc(ctx, req, sink)
 }
 
 // newHouse makes a house and starts it. Set up what differs in the options.
@@ -71,15 +95,15 @@ func (h *house) start() {
 	log := slog.New(slog.NewTextHandler(testWriter{h.t}, nil))
 	file, err := bolt.Open(ctx, bolt.Options{Path: filepath.Join(h.dir, "agentd.db"), Log: log})
 	h.must(err)
-	cut := &cutStore{Store: file}
-	var st store.Store = cut
+	h.cut = &cutStore{Store: file, dead: make(chan struct{})}
+	var st store.Store = h.cut
 	if h.wrap != nil {
-		st = h.wrap(cut)
+		st = h.wrap(st)
 	}
 	h.journal, err = journal.Open(ctx, st, time.Now, log)
 	h.must(err)
-	var processes runtime.Processes = noProcesses{}
-	if !h.bubble {
+	processes := h.processes
+	if processes == nil {
 		box, err := sandbox.New(sandbox.Config{
 			StoreID: h.journal.StoreID(), Helper: []string{"/proc/self/exe", "latch"}, Homes: filepath.Join(h.dir, "homes"),
 			Path: os.Getenv("PATH"), Log: log,
@@ -91,9 +115,9 @@ func (h *house) start() {
 	live := view.NewLive()
 	h.view = view.New(h.journal, live, time.Now)
 	h.sup = runtime.New(runtime.Config{
-		Journal: h.journal, Model: h.model, DefaultModel: "test", ModelHint: "set --model",
+		Journal: h.journal, Model: strict{h.t, h.model}, DefaultModel: "test", ModelHint: "set --model",
 		Tools: tool.NewSet(append(tool.Builtin(), h.tools...)...), Processes: processes, View: h.view, Live: live,
-		MaxRunning: h.running, Now: time.Now, Log: log,
+		Workspaces: h.roots, MaxRunning: h.running, Now: time.Now, Log: log,
 	})
 	var parts sync.WaitGroup
 	journalCtx, stopJournal := context.WithCancel(context.Background())
@@ -102,18 +126,23 @@ func (h *house) start() {
 	journalDone.Go(func() { h.must(h.journal.Run(journalCtx)) })
 	<-h.sup.Recovered()
 	var once sync.Once
-	end := func(before func()) {
+	end := func(killed bool) {
 		once.Do(func() {
-			before()
+			if killed {
+				h.cut.cut()
+			}
 			cancel()
 			parts.Wait()
 			stopJournal()
 			journalDone.Wait()
+			if !killed {
+				h.must(h.journal.MarkClean(context.Background()))
+			}
 			h.must(file.Close())
 		})
 	}
-	h.kill = func() { end(cut.cut) }
-	h.stop = func() { end(func() {}) }
+	h.kill = func() { end(true) }
+	h.stop = func() { end(false) }
 	h.t.Cleanup(func() { h.stop() })
 }
 
@@ -145,10 +174,22 @@ func (h *house) spawn(prompt string, more ...func(*task.Assignment)) task.ID {
 	return id
 }
 
+func sendTo(id task.ID, text string) runtime.SendRequest {
+	return runtime.SendRequest{Caller: "test", From: "user", To: string(id), Text: text}
+}
+
+// patience is how long a test waits for what must happen. In a bubble it costs no time and must outlast every deadline.
+func (h *house) patience() time.Duration {
+	if h.processes != nil {
+		return 24 * time.Hour
+	}
+	return 30 * time.Second
+}
+
 // result waits for the end of a task.
 func (h *house) result(id task.ID) task.Result {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), h.patience())
 	defer cancel()
 	var result task.Result
 	err := h.view.Output(ctx, view.OutputRequest{TaskID: id, Terminal: true}, func(i view.Item) error {
@@ -177,57 +218,51 @@ func (h *house) entries(id task.ID) []task.Entry {
 	return all
 }
 
-// text makes an answer that ends the turn.
-func text(s string) model.Response {
-	return model.Response{Text: s, Finish: model.FinishStop, Usage: model.Usage{InputTokens: 10, OutputTokens: 5}}
-}
-
-// call makes an answer that asks for tools: name and arguments in turn.
-func call(nameArgs ...string) model.Response {
-	r := model.Response{Finish: model.FinishCalls, Usage: model.Usage{InputTokens: 10, OutputTokens: 5}}
-	for i := 0; i < len(nameArgs); i += 2 {
-		r.Calls = append(r.Calls, model.ToolCall{ID: fmt.Sprint("p", i), Name: nameArgs[i], Arguments: nameArgs[i+1]})
-	}
-	return r
-}
-
-// play answers by the number of answers in the history.
-func play(answers ...model.Response) modelFunc {
-	return func(_ context.Context, req model.Request, _ func(model.Event)) (model.Response, error) {
-		n := 0
-		for _, m := range req.Messages {
-			if m.Role == model.Assistant {
-				n++
-			}
-		}
-		if n >= len(answers) {
-			return text("the play is over"), nil
-		}
-		return answers[n], nil
-	}
-}
-
 // cutStore is a store that a killed daemon can no longer write.
 type cutStore struct {
 	store.Store
-	mu   sync.Mutex
-	dead bool
+	mu    sync.Mutex
+	dead  chan struct{} // closed when it is cut
+	armed bool
+	left  int // commits until it is cut, when armed
 }
 
+func (c *cutStore) isDead() bool {
+	select {
+	case <-c.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// cut refuses all further commits.
 func (c *cutStore) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.dead = true
+	if !c.isDead() {
+		close(c.dead)
+	}
+}
+
+// after cuts the store right after the next n commits.
+func (c *cutStore) after(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armed, c.left = true, n
 }
 
 func (c *cutStore) Commit(ctx context.Context, b store.Batch) (store.Committed, error) {
 	c.mu.Lock()
-	dead := c.dead
-	c.mu.Unlock()
-	if dead {
-		return store.Committed{}, fmt.Errorf("the daemon is dead")
+	defer c.mu.Unlock()
+	if c.isDead() {
+		return store.Committed{}, errdefs.New(errdefs.Unavailable, errdefs.StoreStalled, "", "the daemon is dead")
 	}
-	return c.Store.Commit(ctx, b)
+	done, err := c.Store.Commit(ctx, b)
+	if c.left--; c.armed && c.left == 0 {
+		close(c.dead)
+	}
+	return done, err
 }
 
 // noProcesses is for tests in a bubble, whose tools start none.

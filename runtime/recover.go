@@ -2,9 +2,12 @@ package runtime
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/agent"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/roster"
 	"github.com/agentd-dev/agentd/runtime/sandbox"
@@ -17,15 +20,17 @@ const (
 	reattachTime = 60 * time.Second // for the client of a cancel_on_disconnect spawn
 )
 
-// found is a living task at start.
+// found is a living task.
 type found struct {
-	row      journal.Row[task.Task]
-	live     journal.Row[journal.Live]
-	restarts int // with this one
+	row  journal.Row[task.Task]
+	live journal.Row[journal.Live]
 }
 
+// queued tells whether it waits for its first start.
+func (f found) queued() bool { return f.row.Value.State == task.Queued }
+
 // recover brings the store and the machine to where tasks can go on (D4): no leftover process, no orphan, deadlines
-// loaded, and every living task on its way.
+// loaded, and every living task on its way. No loop runs yet, and doing it again changes nothing more.
 func (s *Supervisor) recover(ctx context.Context) error {
 	teams, err := s.cfg.Journal.Teams(ctx)
 	if err != nil {
@@ -34,14 +39,24 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	if err := s.sweep(ctx, teams); err != nil {
 		return err
 	}
-	var running, queued []found
+	var living []found
 	for _, team := range teams {
 		if err := s.cfg.Journal.Prune(ctx, team.ID); err != nil {
 			return err
 		}
-		if err := s.find(ctx, team.ID, &running, &queued); err != nil {
+		more, err := s.find(ctx, team.ID)
+		if err != nil {
 			return err
 		}
+		living = append(living, more...)
+	}
+	slices.SortStableFunc(living, inOrder)
+	for _, f := range living {
+		if err := s.resume(ctx, f); err != nil {
+			return err
+		}
+	}
+	for _, team := range teams {
 		for due, err := range s.cfg.Journal.Dues(ctx, team.ID) {
 			if err != nil {
 				return err
@@ -49,7 +64,18 @@ func (s *Supervisor) recover(ctx context.Context) error {
 			s.due.add(due)
 		}
 	}
-	return s.resume(ctx, append(running, queued...))
+	return nil
+}
+
+// inOrder puts what ran before what waits for its first start, and what is older first.
+func inOrder(a, b found) int {
+	if a.queued() != b.queued() {
+		if b.queued() {
+			return -1
+		}
+		return 1
+	}
+	return a.row.Value.Created.Compare(b.row.Value.Created)
 }
 
 // sweep ends the processes that an earlier daemon left (T3), and forgets them.
@@ -75,52 +101,50 @@ func (s *Supervisor) sweep(ctx context.Context, teams []roster.Team) error {
 	for _, p := range left {
 		b := s.cfg.Journal.Batch(p.Team)
 		b.DeleteProcess(p.TaskID, p.CallID)
-		if err := s.cfg.Journal.Commit(ctx, b); err != nil {
+		if err := s.commit(ctx, b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// find sorts a team's living tasks into those that had a loop and those that wait for their first.
-func (s *Supervisor) find(ctx context.Context, team string, running, queued *[]found) error {
+// find reads a team's living tasks. A record in quarantine is reported by the store, and its task is lost.
+func (s *Supervisor) find(ctx context.Context, team string) ([]found, error) {
+	var living []found
 	for id, err := range s.cfg.Journal.Living(ctx, team) {
 		if err != nil {
-			return err
+			return nil, err
 		}
-		row, err := s.cfg.Journal.Task(ctx, id)
-		if errdefs.Is(err, errdefs.TaskNotFound) || errdefs.Is(err, errdefs.RecordCorrupt) {
+		row, live, err := s.living(ctx, id)
+		switch {
+		case errors.Is(err, agent.ErrGone): // it ended meanwhile
+		case isLost(err):
 			s.cfg.Log.Error("a living task's record is in quarantine; the task is lost", "task", id, "error", err)
-			continue
+		case err != nil:
+			return nil, err
+		default:
+			living = append(living, found{row, live})
 		}
-		if err != nil {
-			return err
-		}
-		live, err := s.cfg.Journal.Live(ctx, team, id)
-		if err != nil {
-			return err
-		}
-		f := found{row: row, live: live}
-		if row.Value.State == task.Queued {
-			*queued = append(*queued, f)
-			continue
-		}
-		if f.restarts, err = s.restarts(ctx, f); err != nil {
-			return err
-		}
-		*running = append(*running, f)
 	}
-	return nil
+	return living, nil
+}
+
+// isLost tells that a task's record can't be read and never will be.
+func isLost(err error) bool {
+	return errdefs.Is(err, errdefs.TaskNotFound) || errdefs.Is(err, errdefs.RecordCorrupt)
 }
 
 // restarts counts this start against a task only if it ran, the daemon did not stop in order, and no step was committed
 // since the start before (D6).
 func (s *Supervisor) restarts(ctx context.Context, f found) (int, error) {
+	if f.queued() {
+		return 0, nil
+	}
 	stepped, err := s.stepped(ctx, f.row.Value, task.Seq(f.live.Rev))
 	switch {
 	case err != nil || stepped:
 		return 0, err
-	case s.cfg.Journal.CleanStop():
+	case s.cfg.Journal.CleanStop() || f.live.Value.Start == noLoop:
 		return f.live.Value.Restarts, nil
 	}
 	return f.live.Value.Restarts + 1, nil
@@ -140,80 +164,64 @@ func (s *Supervisor) stepped(ctx context.Context, t task.Task, after task.Seq) (
 	return false, nil
 }
 
-// resume writes what the restart means for each task and puts it on its way: the innocent at once, a suspect after its
+// resume writes what the restart means for a task and puts it on its way: an innocent one at once, a suspect after its
 // backoff, alone. One that took the daemon down while it was alone is parked.
-func (s *Supervisor) resume(ctx context.Context, tasks []found) error {
-	for _, f := range tasks {
-		t := f.row.Value
-		if f.restarts >= maxRestarts && f.live.Value.Alone {
-			err := s.fail(ctx, t.ID, task.CrashLoop, "the daemon went down each time this task ran")
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		if err := s.noteRestart(ctx, f); err != nil {
-			return err
-		}
-		if err := s.stopOrphan(ctx, t); err != nil {
-			return err
-		}
-		if f.restarts < maxRestarts && !s.putOff(ctx, t) {
-			s.enqueue(t.ID)
-		}
+func (s *Supervisor) resume(ctx context.Context, f found) error {
+	t := f.row.Value
+	restarts, err := s.restarts(ctx, f)
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-// putOff tells whether a backoff holds the task back; its deadline brings it.
-func (s *Supervisor) putOff(ctx context.Context, t task.Task) bool {
-	_, err := s.cfg.Journal.Due(ctx, t.Team, t.ID, journal.DueResume)
-	return err == nil
+	if restarts > maxRestarts && f.live.Value.Alone {
+		return s.fail(ctx, t.ID, task.CrashLoop, "the daemon went down each time this task ran")
+	}
+	if err := s.noteRestart(ctx, f, restarts); err != nil {
+		return err
+	}
+	if err := s.stopOrphan(ctx, t); err != nil {
+		return err
+	}
+	_, err = s.cfg.Journal.Due(ctx, t.Team, t.ID, journal.DueResume)
+	if errdefs.Is(err, errdefs.RecordNotFound) {
+		s.enqueue(t.ID) // else the end of its backoff brings it
+		err = nil
+	}
+	return err
 }
 
 // noteRestart writes the count of restarts, a suspect's backoff, and the time a client has to come back.
-func (s *Supervisor) noteRestart(ctx context.Context, f found) error {
+func (s *Supervisor) noteRestart(ctx context.Context, f found, restarts int) error {
 	t, live := f.row.Value, f.live.Value
 	b := s.cfg.Journal.Batch(t.Team)
-	var dues []journal.Due
-	if f.restarts >= maxRestarts {
-		at := b.Now().Add(backoff(f.restarts - maxRestarts + 1))
-		dues = append(dues, journal.Due{At: at, TaskID: t.ID, Kind: journal.DueResume})
+	suspect := restarts >= maxRestarts
+	if suspect {
+		at := b.Now().Add(backoff(restarts - maxRestarts + 1))
+		b.PutDue(journal.Due{At: at, TaskID: t.ID, Kind: journal.DueResume})
 	}
-	if t.CancelOnDisconnect && t.State != task.Stopping {
-		dues = append(dues, journal.Due{At: b.Now().Add(reattachTime), TaskID: t.ID, Kind: journal.DueReattach})
+	attached := t.CancelOnDisconnect && t.Stop == nil
+	if attached {
+		b.PutDue(journal.Due{At: b.Now().Add(reattachTime), TaskID: t.ID, Kind: journal.DueReattach})
 	}
-	if f.restarts == live.Restarts && len(dues) == 0 {
+	if restarts == live.Restarts && !suspect && !attached {
 		return nil
 	}
-	live.Restarts = f.restarts
+	live.Start, live.Restarts, live.Alone = noLoop, restarts, false
 	b.GuardLive(t.ID, f.live.Rev)
 	b.PutLive(t.ID, live)
-	for _, due := range dues {
-		b.PutDue(due)
-	}
-	if err := s.cfg.Journal.Commit(ctx, b); err != nil {
-		return err
-	}
-	for _, due := range dues {
-		s.due.add(due)
-	}
-	return nil
+	return s.commit(ctx, b)
 }
 
-// stopOrphan stops a child whose parent ended or is being stopped: the cascade did not reach it before the crash.
+// stopOrphan stops a child whose parent is lost, ended or being stopped: the cascade did not reach it.
 func (s *Supervisor) stopOrphan(ctx context.Context, t task.Task) error {
 	if t.Parent == "" {
 		return nil
 	}
 	parent, err := s.cfg.Journal.Task(ctx, t.Parent)
 	switch {
-	case err != nil:
-		return err
-	case parent.Value.State.Terminal():
+	case isLost(err), err == nil && parent.Value.State.Terminal():
 		return s.order(ctx, t.ID, parentEnded(task.Cancel), nil)
-	case parent.Value.Stop != nil:
+	case err == nil && parent.Value.Stop != nil:
 		return s.order(ctx, t.ID, parentEnded(parent.Value.Stop.Level), nil)
 	}
-	return nil
+	return err
 }

@@ -3,14 +3,10 @@ package runtime
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/grant"
@@ -139,92 +135,6 @@ func checkBudget(b task.Budget) error {
 	return nil
 }
 
-// place finds the team and the workspace of an assignment (N1).
-func (s *Supervisor) place(ctx context.Context, a task.Assignment) (roster.Team, string, error) {
-	workspace := ""
-	if a.Workspace != "" {
-		var err error
-		if workspace, err = s.canonical(a.Workspace); err != nil {
-			return roster.Team{}, "", err
-		}
-	}
-	team, err := s.teamFor(ctx, a, workspace)
-	if err != nil {
-		return team, "", err
-	}
-	if workspace == "" {
-		workspace = team.Workspace
-	}
-	if workspace == "" {
-		return team, "", errdefs.New(errdefs.FailedPrecondition, errdefs.NoWorkspace, team.Name,
-			"the spawn names no workspace and team %q has none; give an absolute directory", team.Name)
-	}
-	return team, workspace, nil
-}
-
-// canonical resolves a workspace, which must exist and lie beneath a --workspace root when there is any.
-func (s *Supervisor) canonical(dir string) (string, error) {
-	if !filepath.IsAbs(dir) {
-		return "", errdefs.BadField("workspace", "%q is not absolute; the daemon's own directory means nothing to you", dir)
-	}
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return "", errdefs.BadField("workspace", "%q can't be used: %v", dir, err)
-	}
-	stat, err := os.Stat(real)
-	if err != nil || !stat.IsDir() {
-		return "", errdefs.BadField("workspace", "%q is not a directory", dir)
-	}
-	if !utf8.ValidString(real) {
-		return "", errdefs.BadField("workspace", "%q is not valid UTF-8", dir)
-	}
-	for _, root := range s.cfg.Workspaces {
-		if grant.Beneath(root, real) {
-			return real, nil
-		}
-	}
-	if len(s.cfg.Workspaces) > 0 {
-		return "", errdefs.New(errdefs.PermissionDenied, errdefs.WorkspaceNotAllowed, real,
-			"workspace %s lies beneath none of %s", real, strings.Join(s.cfg.Workspaces, ", "))
-	}
-	return real, nil
-}
-
-// teamFor finds the named team, or the one of the workspace, or the default; the latter two are made when needed.
-func (s *Supervisor) teamFor(ctx context.Context, a task.Assignment, workspace string) (roster.Team, error) {
-	j := s.cfg.Journal
-	if a.Parent != "" && a.Team == "" {
-		parent, err := j.Task(ctx, a.Parent)
-		if err != nil {
-			return roster.Team{}, err
-		}
-		return j.Team(ctx, parent.Value.Team)
-	}
-	name, root, find := a.Team, "", func() (roster.Team, error) { return j.TeamByName(ctx, a.Team) }
-	switch {
-	case a.Team != "" && !strings.EqualFold(a.Team, roster.DefaultTeam):
-		return find()
-	case a.Team != "" || workspace == "":
-		name, find = roster.DefaultTeam, func() (roster.Team, error) { return j.TeamByName(ctx, roster.DefaultTeam) }
-		if len(s.cfg.Workspaces) > 0 {
-			root = s.cfg.Workspaces[0]
-		}
-	default:
-		sum := sha256.Sum256([]byte(workspace))
-		name, root = roster.NameFor(workspace, hex.EncodeToString(sum[:])), workspace
-		find = func() (roster.Team, error) { return j.TeamByRoot(ctx, workspace) }
-	}
-	team, err := find()
-	if !errdefs.Is(err, errdefs.TeamNotFound) {
-		return team, err
-	}
-	team, err = j.CreateTeam(ctx, name, root)
-	if errdefs.Is(err, errdefs.NameTaken) || errdefs.Is(err, errdefs.Conflict) {
-		return find() // somebody else made it meanwhile
-	}
-	return team, err
-}
-
 // register commits the task with its opening, its request id and its place below its parent.
 func (s *Supervisor) register(
 	ctx context.Context, a task.Assignment, team roster.Team, workspace string, r *requestRow,
@@ -257,7 +167,7 @@ func (s *Supervisor) register(
 		r.outcome.TaskID = t.ID
 		r.put(b)
 	}
-	return t.ID, s.cfg.Journal.Commit(ctx, b)
+	return t.ID, s.commit(ctx, b)
 }
 
 // adopt makes t a child. The batch holds only while the parent stays as it is, so a stop that comes between finds the
@@ -283,6 +193,7 @@ func (s *Supervisor) adopt(ctx context.Context, t *task.Task, parent task.ID, b 
 			"parent %s is not granted %s; it is granted %s", parent, t.Workspace, strings.Join(p.Grant.Writable, ", "))
 	}
 	t.Parent, t.Ancestors = parent, append([]task.ID{parent}, p.Ancestors...)
+	t.Grant.Tools = slices.DeleteFunc(t.Grant.Tools, func(name string) bool { return !p.Grant.AllowsTool(name) })
 	b.GuardTask(row)
 	return nil
 }
@@ -339,7 +250,7 @@ func (s *Supervisor) reattach(ctx context.Context, id task.ID) error {
 	}
 	b := s.cfg.Journal.Batch(row.Value.Team)
 	b.DeleteDue(id, journal.DueReattach)
-	return s.cfg.Journal.Commit(ctx, b)
+	return s.commit(ctx, b)
 }
 
 // Disconnected tells that the stream of a cancel_on_disconnect spawn broke: its task is canceled (T6). Any other task is

@@ -14,6 +14,10 @@ import (
 // MaxStopTimeout bounds each of a stop's two timeouts.
 const MaxStopTimeout = time.Hour
 
+// progressEvery is how often a stop looks for what its tasks' transcripts do not tell: a harder level, or the end of
+// another task.
+const progressEvery = time.Second
+
 // StopRequest asks for the end of a task and of those below it.
 type StopRequest struct {
 	RequestID string // makes a retry return the first outcome; empty: no retry
@@ -56,6 +60,9 @@ func (r StopRequest) order() task.StopOrder {
 // The stop goes on when ctx ends or progress fails. What has ended already is a success (T4).
 func (s *Supervisor) Stop(ctx context.Context, req StopRequest, progress func(StopProgress) error) error {
 	if err := req.check(); err != nil {
+		return err
+	}
+	if err := s.ready(); err != nil {
 		return err
 	}
 	row, err := s.cfg.Journal.Task(ctx, req.TaskID)
@@ -108,6 +115,9 @@ func (s *Supervisor) awaitEnd(ctx context.Context, id task.ID, progress func(Sto
 		}
 		select {
 		case <-more:
+		case <-time.After(progressEvery):
+		case <-s.draining:
+			return notServing() // what is left goes on at the next start
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -122,6 +132,9 @@ func (s *Supervisor) livingBelow(ctx context.Context, root task.Task) ([]task.ID
 			return nil, err
 		}
 		t, err := s.cfg.Journal.Task(ctx, id)
+		if isLost(err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -141,38 +154,51 @@ func (s *Supervisor) order(ctx context.Context, id task.ID, order task.StopOrder
 			return err
 		}
 		if row.Value.State == task.Queued || order.Level == task.Kill {
-			return s.kill(ctx, row, order, req)
+			err = s.kill(ctx, row, order, req)
+		} else {
+			err = s.ask(ctx, row, order, req)
 		}
-		b := s.cfg.Journal.Batch(row.Value.Team)
-		after, err := task.Apply(row.Value, task.Stop{Order: order}, b.Now())
-		if err != nil {
-			return nil // it is as hard as that already
-		}
-		b.ChangeTask(row, after)
-		due := journal.Due{At: b.Now().Add(after.Stop.Patience()), TaskID: id, Kind: journal.DueStop}
-		b.PutDue(due)
-		req.put(b)
-		err = s.cfg.Journal.Commit(ctx, b)
-		if errdefs.Is(err, errdefs.Conflict) {
-			if req.overtaken(ctx, s, row.Value.Team) {
-				return nil
-			}
-			continue
-		}
-		if err != nil {
+		if !errdefs.Is(err, errdefs.Conflict) {
 			return err
 		}
-		s.due.add(due)
-		if order.Level >= task.Cancel {
-			s.cut(id, false)
+		if req.overtaken(ctx, s, row.Value.Team) {
+			return nil
 		}
-		s.cascade(ctx, id, order.Level)
-		return nil
 	}
 }
 
+// ask makes a stop that the loop itself carries out. Conflict when the task changed since the row was read.
+func (s *Supervisor) ask(ctx context.Context, row journal.Row[task.Task], order task.StopOrder, req *requestRow) error {
+	if row.Value.Stop != nil && order.Level <= row.Value.Stop.Level {
+		return nil
+	}
+	b := s.cfg.Journal.Batch(row.Value.Team)
+	after, err := task.Apply(row.Value, task.Stop{Order: order}, b.Now())
+	if err != nil {
+		return err
+	}
+	b.ChangeTask(row, after)
+	due := journal.Due{At: b.Now().Add(after.Stop.Patience()), TaskID: after.ID, Kind: journal.DueStop}
+	b.PutDue(due)
+	req.put(b)
+	if err := s.commit(ctx, b); err != nil {
+		return err
+	}
+	s.due.add(due)
+	s.enforce(ctx, after)
+	return nil
+}
+
+// enforce carries a stop that is on disk to the loop and to the children.
+func (s *Supervisor) enforce(ctx context.Context, t task.Task) {
+	if t.Stop.Level >= task.Cancel {
+		s.cut(t.ID, false)
+	}
+	s.cascade(ctx, t.ID, t.Stop.Level)
+}
+
 // kill ends a task at once: its processes, then its record, then its goroutine. A goroutine that does not return can
-// commit nothing more (T1).
+// commit nothing more (T1). Conflict when the task changed since the row was read.
 func (s *Supervisor) kill(ctx context.Context, row journal.Row[task.Task], order task.StopOrder, req *requestRow) error {
 	id := row.Value.ID
 	if first := row.Value.Stop; first != nil {
@@ -180,7 +206,7 @@ func (s *Supervisor) kill(ctx context.Context, row journal.Row[task.Task], order
 	}
 	s.killProcesses(ctx, id)
 	finish := task.Finish{State: order.State, Reason: order.Reason, Error: order.Message}
-	if err := s.endTask(ctx, id, finish, req); err != nil {
+	if err := s.finish(ctx, row, finish, req); err != nil {
 		return err
 	}
 	s.cut(id, true)
@@ -217,30 +243,39 @@ func (s *Supervisor) reaped(id task.ID) int {
 	return 0
 }
 
-// cut ends the ctx of a task's loop. A task that waits in the queue leaves it when its turn comes.
+// cut ends the ctx of a task's loop. A task that has ended leaves the queue, and its loop gives the slot back even if it
+// never returns.
 func (s *Supervisor) cut(id task.ID, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.loops[id]; l != nil {
-		l.ended = l.ended || ended
-		l.cancel(errStopped)
+	if ended {
+		s.queue = slices.DeleteFunc(s.queue, func(queued task.ID) bool { return queued == id })
+	}
+	l := s.loops[id]
+	if l == nil {
+		return
+	}
+	l.cancel(errStopped)
+	if ended {
+		l.ended = true
+		s.release(l)
 	}
 }
 
 // cascade stops the children of a task that is stopping or has ended (N4, T2). Such a task gets no more children, so
-// these are all.
+// these are all. The children of any other task are left alone.
 func (s *Supervisor) cascade(ctx context.Context, id task.ID, level task.StopLevel) {
 	ctx = context.WithoutCancel(ctx)
 	err := s.persist(ctx, func() error {
 		row, err := s.cfg.Journal.Task(ctx, id)
-		if err != nil {
+		if err != nil || (row.Value.Stop == nil && !row.Value.State.Terminal()) {
 			return err
 		}
 		for child, err := range s.cfg.Journal.Children(ctx, row.Value.Team, id) {
 			if err != nil {
 				return err
 			}
-			if err := s.order(ctx, child, parentEnded(level), nil); err != nil {
+			if err := s.order(ctx, child, parentEnded(level), nil); err != nil && !isLost(err) {
 				return err
 			}
 		}

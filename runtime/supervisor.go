@@ -21,8 +21,11 @@ import (
 // DefaultAgent is the definition of a spawn that names none.
 const DefaultAgent = "general"
 
-// drainTime is how long running steps get when the daemon stops.
-const drainTime = 20 * time.Second
+// How long running steps get when the daemon stops, and then, cut off, to return.
+const (
+	drainTime = 20 * time.Second
+	cutTime   = 5 * time.Second
+)
 
 // pruneEvery is how often rows that have served their time are dropped.
 const pruneEvery = time.Hour
@@ -55,52 +58,43 @@ type Config struct {
 
 // Supervisor runs tasks. Its methods are safe for concurrent use.
 type Supervisor struct {
-	cfg        Config
-	due        *deadlines
-	draining   <-chan struct{} // closed when no new step may begin
-	drainCtx   context.Context // ends then too
-	recovered  chan struct{}   // closed when every living task is on its way
-	beginDrain context.CancelFunc
-	suspects   chan task.ID // to be resumed alone
-	work       sync.WaitGroup
+	cfg       Config
+	due       *deadlines
+	draining  chan struct{} // closed when no new step may begin
+	recovered chan struct{} // closed when every living task is on its way
+	suspects  chan task.ID  // to be resumed alone
+	work      sync.WaitGroup
 
 	mu      sync.Mutex
-	ctx     context.Context // of all work; nil before Serve and after its end
-	queue   []task.ID       // waits for a slot
-	back    []chan struct{} // waits for a slot too, and goes first
-	used    int             // slots in use
-	held    bool            // a suspect is alone: no other task starts
+	launch  func(l *loop, alone bool) // gives a loop its goroutine; nil until the recovery is done
+	queue   []task.ID                 // waits for a slot
+	back    []comeback                // waits for a slot too, and goes first
+	used    int                       // slots in use
+	held    bool                      // a suspect is alone: no other task starts
 	loops   map[task.ID]*loop
 	stopped bool
 }
 
-// loop is a task's goroutine.
-type loop struct {
-	cancel context.CancelCauseFunc
-	reaped int  // processes killed by stops
-	ended  bool // the task is terminal although the goroutine has not returned
-}
-
 // New makes a supervisor; Serve starts it.
 func New(cfg Config) *Supervisor {
-	ctx, cancel := context.WithCancel(context.Background()) // the root of the stop signal, not of any work
 	return &Supervisor{
-		cfg: cfg, due: newDeadlines(), draining: ctx.Done(), drainCtx: ctx, beginDrain: cancel,
-		recovered: make(chan struct{}), suspects: make(chan task.ID, 1), loops: map[task.ID]*loop{},
+		cfg: cfg, due: newDeadlines(), draining: make(chan struct{}), recovered: make(chan struct{}),
+		suspects: make(chan task.ID, 1), loops: map[task.ID]*loop{},
 	}
 }
 
 // Serve recovers what the store says is unfinished and works until ctx ends. Then no new step begins, running steps get
-// 20 s, and what still runs is cut off at its last commit.
+// 20 s, and what still runs is cut off at its last commit. A loop that does not return within 5 s more is left behind.
 func (s *Supervisor) Serve(ctx context.Context) error {
+	if err := s.persist(ctx, func() error { return s.recover(ctx) }); err != nil {
+		return err
+	}
 	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(context.Canceled)
 	s.mu.Lock()
-	s.ctx = work
+	s.launch = s.launcher(work)
+	s.dispatch()
 	s.mu.Unlock()
-	if err := s.recover(ctx); err != nil {
-		return err
-	}
 	close(s.recovered)
 	s.background(func() { s.resumeSuspects(work) })
 	s.loopDeadlines(ctx)
@@ -146,7 +140,7 @@ func (s *Supervisor) drain(cut context.CancelCauseFunc) {
 	s.mu.Lock()
 	s.stopped = true
 	s.mu.Unlock()
-	s.beginDrain()
+	close(s.draining)
 	done := make(chan struct{})
 	go func() {
 		s.work.Wait()
@@ -159,7 +153,11 @@ func (s *Supervisor) drain(cut context.CancelCauseFunc) {
 		s.cfg.Log.Warn("running steps are cut off at their last commit")
 	}
 	cut(errShutdown)
-	<-done
+	select {
+	case <-done:
+	case <-time.After(cutTime):
+		s.cfg.Log.Error("loops do not return and are left behind", "tasks", len(s.running()))
+	}
 }
 
 // background runs f as work of the supervisor, unless it has stopped.
@@ -174,7 +172,7 @@ func (s *Supervisor) background(f func()) {
 // Recovered is closed when what an earlier daemon left is on its way again.
 func (s *Supervisor) Recovered() <-chan struct{} { return s.recovered }
 
-// Counts tells how many tasks wait for a slot, how many loops are at work, and how many did not return after a KILL.
+// Counts tells how many tasks wait for their start, how many loops hold a slot, and how many did not return after a KILL.
 func (s *Supervisor) Counts() (queued, running, stuck int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,15 +181,29 @@ func (s *Supervisor) Counts() (queued, running, stuck int) {
 			stuck++
 		}
 	}
-	return len(s.queue), s.used - stuck, stuck
+	return len(s.queue), s.used, stuck
+}
+
+// isDraining tells whether the daemon stops.
+func (s *Supervisor) isDraining() bool {
+	select {
+	case <-s.draining:
+		return true
+	default:
+		return false
+	}
 }
 
 // ready refuses calls that come too early or too late.
 func (s *Supervisor) ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || s.ctx == nil {
-		return errdefs.New(errdefs.Unavailable, errdefs.ShuttingDown, "", "the daemon is not ready or is stopping; try again soon")
+	if s.stopped || s.launch == nil {
+		return notServing()
 	}
 	return nil
+}
+
+func notServing() error {
+	return errdefs.New(errdefs.Unavailable, errdefs.ShuttingDown, "", "the daemon is not ready or is stopping; try again soon")
 }

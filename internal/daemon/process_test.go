@@ -23,7 +23,7 @@ import (
 
 // rig is a daemon in a process of its own that a test kills and starts, with a scripted model that lives on in the test.
 type rig struct {
-	t         *testing.T
+	t         testing.TB
 	workspace string
 	settings  settings
 	model     *script.Server
@@ -37,7 +37,7 @@ type rig struct {
 }
 
 // newRig starts a daemon with a model that plays the rules.
-func newRig(t *testing.T, rules string, maxRunning int, options ...func(*settings)) *rig {
+func newRig(t testing.TB, rules string, maxRunning int, options ...func(*settings)) *rig {
 	t.Helper()
 	s, err := script.Parse([]byte(rules))
 	if err != nil {

@@ -7,6 +7,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -40,7 +41,7 @@ type Slots interface {
 type Agent struct {
 	Journal  *journal.Journal
 	Model    model.Model
-	Tools    tool.Set // those granted
+	Tools    tool.Set // all there are: a call of one that is not granted is answered so (P4)
 	Scope    *tool.Scope
 	Slots    Slots
 	Draining <-chan struct{}  // closed when no new step may begin
@@ -49,9 +50,11 @@ type Agent struct {
 	Log      *slog.Logger
 
 	Task    task.Task   // as the start's commit left it
+	Above   []task.Task // tasks above it whose budgets its calls count against (R4)
 	LiveRev journal.Rev // of the start's commit
 	History *History
 
+	specs   []model.Tool       // those granted, as the model sees them
 	partial *task.Assistant    // text of a model call that was cut short
 	ran     []*task.ToolResult // answers of a group that was cut short; nil where there is none
 
@@ -62,6 +65,7 @@ type Agent struct {
 // Run goes on until the task is terminal (nil), or this loop must not go on: ErrGone, ErrDrained, or the store's error,
 // after which the supervisor starts the task again once the store has recovered.
 func (a *Agent) Run(ctx context.Context) error {
+	a.specs = specs(a.Tools.Filter(a.Task.Grant.Tools))
 	for {
 		ended, err := a.advance(ctx)
 		if ctx.Err() != nil && err != nil && !errors.Is(err, ErrGone) {
@@ -102,37 +106,52 @@ func (a *Agent) boundary(ctx context.Context) (*task.Finish, error) {
 	if err := a.takeMail(ctx); err != nil {
 		return nil, err
 	}
-	used, err := a.Journal.Usage(ctx, a.Task.Team, a.Task.ID)
+	near, over, err := a.budgets(ctx)
 	if err != nil {
 		return nil, err
 	}
-	wrapUp, over := a.limits(row.Value, used)
+	wrapUp, end := a.limits(row.Value, near, over)
 	switch {
-	case over != 0:
-		finish := task.Finish{State: task.Failed, Reason: over}
-		return &finish, a.end(ctx, nil, task.Usage{Turns: 1}, finish)
+	case end != 0:
+		finish := task.Finish{State: task.Failed, Reason: end}
+		return &finish, a.end(ctx, nil, task.Usage{}, finish)
 	case wrapUp != 0 && a.History.wrapUp == 0:
 		return nil, a.commit(ctx, task.Usage{}, &task.Notice{Text: wrapUpText(wrapUp), WrapUp: wrapUp})
 	}
 	return nil, nil
 }
 
+// budgets tells whether the budget of the task, or of one above it, is used up, or nearly: then one more call fits. It is
+// asked before each call, so that a budget is overshot by at most one call of each task that runs (R4).
+func (a *Agent) budgets(ctx context.Context) (near, over bool, err error) {
+	for _, t := range append([]task.Task{a.Task}, a.Above...) {
+		used, err := a.Journal.Usage(ctx, t.Team, t.ID)
+		if err != nil {
+			return false, false, err
+		}
+		steps, tokens := t.Budget.Steps, t.Budget.Tokens
+		over = over || (steps > 0 && used.Steps >= steps) || (tokens > 0 && used.Tokens() >= tokens)
+		near = near || (steps > 0 && used.Steps >= steps-1) ||
+			(tokens > 0 && used.Tokens()+2*a.History.lastUsed >= tokens)
+	}
+	return near, over, nil
+}
+
 // limits tells whether the agent must wrap up with its next call, and for which reason, or may not even call.
-func (a *Agent) limits(t task.Task, used task.Usage) (wrapUp, over task.Reason) {
-	h, budget := a.History, t.Budget
+func (a *Agent) limits(t task.Task, near, over bool) (wrapUp, end task.Reason) {
+	steps, wall := a.History.steps, t.Budget.WallTime
 	switch {
-	case budget.Steps > 0 && used.Steps >= budget.Steps, budget.Tokens > 0 && used.Tokens() >= budget.Tokens:
+	case over:
 		return 0, task.BudgetExceeded
-	case h.steps >= budget.MaxSteps:
+	case steps >= t.Budget.MaxSteps:
 		return 0, task.MaxSteps
 	case t.Stop != nil:
 		return t.Stop.Reason, 0
-	case budget.Steps > 0 && used.Steps >= budget.Steps-1,
-		budget.Tokens > 0 && used.Tokens()+2*h.lastUsed >= budget.Tokens:
+	case near:
 		return task.BudgetExceeded, 0
-	case h.steps >= budget.MaxSteps-1:
+	case steps >= t.Budget.MaxSteps-1:
 		return task.MaxSteps, 0
-	case budget.WallTime > 0 && t.WallTime(a.Now()) >= budget.WallTime*9/10:
+	case wall > 0 && t.WallTime(a.Now()) >= wall/10*9:
 		return task.Timeout, 0
 	}
 	return 0, 0
@@ -140,15 +159,12 @@ func (a *Agent) limits(t task.Task, used task.Usage) (wrapUp, over task.Reason) 
 
 func wrapUpText(reason task.Reason) string {
 	const ask = "You get no more tools. Write your final report now, as text: what you did, what you found, what is open."
-	switch reason {
-	case task.MaxSteps:
-		return "[agentd] The steps of this turn are used up. " + ask
-	case task.BudgetExceeded:
-		return "[agentd] The budget is used up. " + ask
-	case task.Timeout:
-		return "[agentd] The time is almost over. " + ask
-	}
-	return "[agentd] You are asked to stop. " + ask
+	why := map[task.Reason]string{
+		task.MaxSteps:       "The steps of this turn are used up.",
+		task.BudgetExceeded: "The budget is used up.",
+		task.Timeout:        "The time is almost over.",
+	}[reason]
+	return "[agentd] " + cmp.Or(why, "You are asked to stop.") + " " + ask
 }
 
 // row reads the task as it is now. A terminal one, or one with another loop, is ErrGone.

@@ -25,7 +25,7 @@ func (a *Agent) settle(ctx context.Context) (ended bool, err error) {
 	group := a.nextGroup(a.History.pending)
 	if group[0].Repeats > maxRepeats {
 		msg := fmt.Sprintf("%s was called %d times in a row with the same arguments", group[0].Name, group[0].Repeats)
-		return true, a.end(ctx, nil, task.Usage{Turns: 1},
+		return true, a.end(ctx, nil, task.Usage{},
 			task.Finish{State: task.Failed, Reason: task.NoProgress, Error: msg})
 	}
 	if mark := a.mark(group); mark != nil {
@@ -65,11 +65,8 @@ func (a *Agent) parallel(c pendingCall) bool {
 
 // markFirst marks the calls of a fresh answer that start at once.
 func (a *Agent) markFirst(calls []task.ToolCall) *task.CallStarted {
-	pending := make([]pendingCall, len(calls))
-	for i, c := range calls {
-		pending[i] = pendingCall{ToolCall: c}
-	}
-	return a.mark(a.nextGroup(pending))
+	asked, _ := a.History.ask(calls)
+	return a.mark(a.nextGroup(asked))
 }
 
 // mark is the entry that says that the calls start; nil when all are marked or none will run.
@@ -110,18 +107,6 @@ func label(c task.ToolCall) string {
 	return c.Name + ": " + main
 }
 
-// cutShort keeps what a call gave before its ctx ended; nil when that is nothing.
-func cutShort(c pendingCall, answer tool.Answer) *task.ToolResult {
-	if answer.Text == "" {
-		return nil
-	}
-	text, _ := tool.Bound(answer.Text, tool.MaxAnswer, c.ID)
-	return &task.ToolResult{
-		CallID: c.ID, Tool: c.Name, IsError: true,
-		Text: text + "\n[interrupted: the task was stopped while this call ran]",
-	}
-}
-
 // run answers a group. Only ctx's end and the store's faults are errors; whatever a tool does is an answer.
 func (a *Agent) run(ctx context.Context, group []pendingCall) ([]*task.ToolResult, error) {
 	results := make([]*task.ToolResult, len(group))
@@ -140,14 +125,38 @@ func (a *Agent) run(ctx context.Context, group []pendingCall) ([]*task.ToolResul
 	return results, nil
 }
 
-func (a *Agent) runOne(ctx context.Context, c pendingCall) (*task.ToolResult, error) {
-	answer, known := a.unrun(c)
-	if !known {
-		var err error
-		if answer, err = a.call(ctx, c); err != nil {
-			return cutShort(c, answer), err
+// runOne answers a call. What a call gave before its ctx ended is an answer beside the error. A panic is an answer too:
+// the fault is the daemon's, and the task goes on.
+func (a *Agent) runOne(ctx context.Context, c pendingCall) (result *task.ToolResult, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			a.Log.Error("tool panicked", "task", a.Task.ID, "tool", c.Name, "panic", p, "stack", string(debug.Stack()))
+			fail := tool.Fail(tool.Error{Reason: tool.Failed, Subject: c.Name, Message: "the tool failed inside the daemon"})
+			result, err = &task.ToolResult{CallID: c.ID, Tool: c.Name, Text: fail.Text, IsError: true}, nil
 		}
+	}()
+	answer, known := a.unrun(c)
+	if known {
+		return a.result(ctx, c, answer)
 	}
+	answer, err = a.call(ctx, c)
+	switch {
+	case err == nil:
+		return a.result(ctx, c, answer)
+	case answer.Text == "":
+		return nil, err
+	}
+	answer.Text += "\n[interrupted: the task was stopped while this call ran]"
+	answer.IsError = true
+	result, kept := a.result(context.WithoutCancel(ctx), c, answer)
+	if kept != nil {
+		return nil, kept
+	}
+	return result, err
+}
+
+// result is an answer as the transcript takes it. What does not fit is kept beside it.
+func (a *Agent) result(ctx context.Context, c pendingCall, answer tool.Answer) (*task.ToolResult, error) {
 	result := &task.ToolResult{
 		CallID: c.ID, Tool: c.Name, IsError: answer.IsError, Files: answer.Files, Report: answer.Report,
 	}
@@ -174,23 +183,12 @@ func (a *Agent) unrun(c pendingCall) (tool.Answer, bool) {
 	return tool.Answer{}, false
 }
 
-// call runs a tool. A panic in it is an answer: the fault is the daemon's, the task goes on.
-func (a *Agent) call(ctx context.Context, c pendingCall) (answer tool.Answer, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			a.Log.Error("tool panicked", "task", a.Task.ID, "tool", c.Name, "panic", p, "stack", string(debug.Stack()))
-			answer = tool.Fail(tool.Error{Reason: tool.Failed, Subject: c.Name, Message: "the tool failed inside the daemon"})
-		}
-	}()
-	answer, err = a.Tools.Run(ctx, c.Name, tool.Call{ID: c.ID, Arguments: json.RawMessage(c.Arguments), Scope: a.Scope})
-	switch {
-	case err == nil:
-		return answer, nil
-	case ctx.Err() != nil:
+// call runs a tool. Only ctx's end and the store's faults are errors.
+func (a *Agent) call(ctx context.Context, c pendingCall) (tool.Answer, error) {
+	call := tool.Call{ID: c.ID, Arguments: json.RawMessage(c.Arguments), Scope: a.Scope}
+	answer, err := a.Tools.Run(ctx, c.Name, call)
+	if err == nil || ctx.Err() != nil || isOurs(err) {
 		return answer, err
-	}
-	if kept := storeFault(err); kept != nil {
-		return answer, kept
 	}
 	a.Log.Error("tool failed", "task", a.Task.ID, "tool", c.Name, "error", err)
 	return tool.Fail(tool.Error{Reason: tool.Failed, Subject: c.Name, Message: oneLine(err)}), nil

@@ -23,29 +23,35 @@ func (a *Agent) endTurn(ctx context.Context, entry *task.Assistant) (ended bool,
 		if err != nil {
 			return false, err
 		}
-		inbox, err := a.Journal.Inbox(ctx, a.Task.Team, a.Task.ID)
-		if err != nil {
-			return false, err
-		}
 		finish := a.naturalEnd(row.Value)
-		mail, _, _, err := a.unread(ctx)
-		if err != nil {
-			return false, err
-		}
-		if len(mail) > 0 && finish.State == task.Completed {
-			a.History.fresh = false
-			return false, a.commit(ctx, used, bodies...)
-		}
-		used.Turns = 1
 		b := a.batch()
 		if finish.State == task.Completed {
+			inbox, err := a.Journal.Inbox(ctx, a.Task.Team, a.Task.ID)
+			if err != nil {
+				return false, err
+			}
+			mail, _, _, err := a.unread(ctx)
+			if err != nil {
+				return false, err
+			}
+			if len(mail) > 0 {
+				return false, a.goOn(ctx, used, bodies)
+			}
 			b.GuardInbox(a.Task.ID, inbox)
 		}
 		if err := a.finish(ctx, b, row, bodies, used, finish); !errors.Is(err, errOvertaken) {
 			return err == nil, err
 		}
-		used.Turns = 0
 	}
+}
+
+// goOn commits a last answer that was none, because mail came.
+func (a *Agent) goOn(ctx context.Context, used task.Usage, bodies []task.Body) error {
+	a.History.fresh = false
+	if len(bodies) == 0 {
+		return nil // the report is in the transcript already
+	}
+	return a.commit(ctx, used, bodies...)
 }
 
 // naturalEnd is what the end of the turn means for the task.
@@ -79,7 +85,7 @@ func (a *Agent) end(ctx context.Context, bodies []task.Body, used task.Usage, fi
 	}
 }
 
-// finish commits the end of the task, or tells that it was overtaken.
+// finish commits the end of the task and of its turn, or tells that it was overtaken.
 func (a *Agent) finish(
 	ctx context.Context, b *journal.Batch, row journal.Row[task.Task], bodies []task.Body, used task.Usage,
 	finish task.Finish,
@@ -89,9 +95,8 @@ func (a *Agent) finish(
 		return err
 	}
 	b.Append(a.Task.ID, bodies...)
-	if used != (task.Usage{}) {
-		b.AddUsage(a.Task, used)
-	}
+	used.Turns++
+	b.AddUsage(a.Task, used)
 	report, changes := a.History.conclude(bodies)
 	b.EndTask(row, after, report, changes)
 	err = a.Journal.Commit(ctx, b)
@@ -123,10 +128,11 @@ func (a *Agent) interrupted(ctx context.Context) error {
 	if a.partial != nil && a.partial.Text != "" {
 		bodies = append(bodies, a.partial)
 	}
-	answered := map[string]bool{}
+	used, answered := task.Usage{}, map[string]bool{}
 	for _, r := range a.ran {
 		if r != nil {
 			bodies, answered[r.CallID] = append(bodies, r), true
+			used.ToolCalls++
 		}
 	}
 	for _, c := range a.History.pending {
@@ -134,7 +140,7 @@ func (a *Agent) interrupted(ctx context.Context) error {
 			bodies = append(bodies, unanswered(c, a.History.started[c.ID]))
 		}
 	}
-	return a.end(ctx, bodies, task.Usage{Turns: 1}, stopFinish(*row.Value.Stop))
+	return a.end(ctx, bodies, used, stopFinish(*row.Value.Stop))
 }
 
 // unanswered answers a call that a stop overtook.
@@ -146,10 +152,7 @@ func unanswered(c pendingCall, started bool) *task.ToolResult {
 	return &task.ToolResult{CallID: c.ID, Tool: c.Name, Text: tool.Fail(e).Text, IsError: true}
 }
 
-// storeFault gives err when it is the store's, or this loop's end, which no answer to the model can cover.
-func storeFault(err error) error {
-	if errors.Is(err, ErrGone) || errdefs.Is(err, errdefs.StoreStalled) || errdefs.Is(err, errdefs.OutcomeUnknown) {
-		return err
-	}
-	return nil
+// isOurs tells errors of the store, or of this loop's end, which no answer to the model can cover.
+func isOurs(err error) bool {
+	return errors.Is(err, ErrGone) || errdefs.Is(err, errdefs.StoreStalled) || errdefs.Is(err, errdefs.OutcomeUnknown)
 }

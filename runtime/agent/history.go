@@ -2,8 +2,8 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/task"
@@ -26,9 +26,15 @@ type History struct {
 	text     string          // last text of the model
 	wrapUp   task.Reason     // a wrap-up was asked for
 	changes  map[string]bool
-	lastCall string // name and arguments, to count repetitions
-	repeats  int
-	lastUsed int64 // tokens of the last step
+	held     []string   // texts from outside that wait for the answers of the calls before them
+	streak   repetition // of the latest call
+	lastUsed int64      // tokens of the last step
+}
+
+// repetition counts how often a call was asked for in a row.
+type repetition struct {
+	call  string // name and arguments
+	times int
 }
 
 // pendingCall is a call without an answer.
@@ -71,9 +77,13 @@ func (h *History) Add(body task.Body) {
 	}
 }
 
-// addUser joins what comes from outside in a row, for models whose templates want the roles to alternate. It waits
-// behind the answers of a step that is not settled; the loop takes mail only between steps.
+// addUser joins what comes from outside in a row, for models whose templates want the roles to alternate. The answers of
+// open calls go before it.
 func (h *History) addUser(text string) {
+	if len(h.pending) > 0 {
+		h.held = append(h.held, text)
+		return
+	}
 	if last := &h.Messages[len(h.Messages)-1]; last.Role == model.User {
 		last.Text += "\n\n" + text
 		return
@@ -91,15 +101,27 @@ func (h *History) addAssistant(e *task.Assistant) {
 	}
 	msg := model.Message{Role: model.Assistant, Text: e.Text}
 	for _, c := range e.Calls {
-		if signature := c.Name + "\x00" + c.Arguments; signature == h.lastCall {
-			h.repeats++
-		} else {
-			h.lastCall, h.repeats = signature, 1
-		}
 		msg.Calls = append(msg.Calls, model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
-		h.pending = append(h.pending, pendingCall{ToolCall: c, Repeats: h.repeats})
 	}
+	h.pending, h.streak = h.ask(e.Calls)
 	h.Messages = append(h.Messages, msg)
+}
+
+// ask gives the calls of an answer as open ones, with how often each was asked for in a row. One answer alone never goes
+// beyond maxRepeats: the model must have been told before.
+func (h *History) ask(calls []task.ToolCall) ([]pendingCall, repetition) {
+	asked, streak := make([]pendingCall, 0, len(calls)), h.streak
+	told := streak.times >= maxRepeats
+	for _, c := range calls {
+		switch call := c.Name + "\x00" + c.Arguments; {
+		case call != streak.call:
+			streak, told = repetition{call, 1}, false
+		case told || streak.times < maxRepeats:
+			streak.times++
+		}
+		asked = append(asked, pendingCall{ToolCall: c, Repeats: streak.times})
+	}
+	return asked, streak
 }
 
 func (h *History) addResult(e *task.ToolResult) {
@@ -114,6 +136,12 @@ func (h *History) addResult(e *task.ToolResult) {
 	}
 	if e.Report != nil {
 		h.report, h.fresh = e.Report, true
+	}
+	if len(h.pending) == 0 {
+		for _, text := range h.held {
+			h.addUser(text)
+		}
+		h.held = nil
 	}
 }
 
@@ -139,11 +167,7 @@ func (h *History) conclude(last []task.Body) (task.Report, []string) {
 			text = a.Text
 		}
 	}
-	changes := make([]string, 0, len(h.changes))
-	for path := range h.changes {
-		changes = append(changes, path)
-	}
-	sort.Strings(changes)
+	changes, more := h.changed()
 	var report task.Report
 	if h.report != nil {
 		report = *h.report
@@ -154,5 +178,24 @@ func (h *History) conclude(last []task.Body) (task.Report, []string) {
 	if report.Summary == "" {
 		report.Summary = task.NoSummary
 	}
+	if more > 0 {
+		report.Summary += fmt.Sprintf("\n\n[agentd] %d more paths were changed; the transcript has them all.", more)
+	}
 	return report, changes
+}
+
+// maxChanges bounds the paths of a result, in bytes together, so that it fits its row.
+const maxChanges = 64 << 10
+
+// changed lists the paths that the file tools changed, sorted, and counts those that are too many.
+func (h *History) changed() (paths []string, more int) {
+	size := 0
+	for _, path := range slices.Sorted(maps.Keys(h.changes)) {
+		if size += len(path); size > maxChanges {
+			more++
+			continue
+		}
+		paths = append(paths, path)
+	}
+	return paths, more
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,20 +11,22 @@ import (
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/tool"
 )
 
 // Bounds of one answer, so that its row fits the store and its calls one batch.
 const (
-	maxCalls  = 32          // tool calls of one answer that are taken
-	maxAnswer = 400 << 10   // bytes of text, reasoning and arguments together
-	minPause  = time.Second // shorter waits for the provider are not worth a change of state
+	maxCalls    = 32          // tool calls of one answer that are taken
+	maxCallName = 64          // bytes of a call's name
+	maxAnswer   = 400 << 10   // bytes of text, reasoning and arguments together
+	minPause    = time.Second // shorter waits for the provider are not worth a change of state
 )
 
 // step asks the model once and commits its answer, with the start of the first calls, or the end of the turn.
 func (a *Agent) step(ctx context.Context) (ended bool, err error) {
 	req := model.Request{Model: a.Task.Model, Messages: a.History.Messages}
 	if a.History.wrapUp == 0 {
-		req.Tools = a.specs()
+		req.Tools = a.specs
 	}
 	live := &liveCall{agent: a, step: a.History.steps + 1, attempt: 1}
 	resp, err := live.ask(ctx, req)
@@ -62,7 +65,7 @@ func (a *Agent) answer(step int, resp model.Response) (*task.Assistant, *task.No
 	}
 	for i, c := range resp.Calls[:min(len(resp.Calls), maxCalls)] {
 		entry.Calls = append(entry.Calls, task.ToolCall{
-			ID: a.History.nextCallID(i), Name: valid(c.Name), Arguments: valid(c.Arguments),
+			ID: a.History.nextCallID(i), Name: callName(c.Name), Arguments: valid(c.Arguments),
 		})
 	}
 	if entrySize(entry) > maxAnswer {
@@ -73,6 +76,18 @@ func (a *Agent) answer(step int, resp model.Response) (*task.Assistant, *task.No
 			"[agentd] You asked for %d calls at once; the first %d were taken, %d were not.", len(resp.Calls), maxCalls, dropped)}
 	}
 	return entry, nil
+}
+
+// callName is the name of a call as providers take it back in a history: 1 to 64 letters, digits, '_' and '-'. A model may
+// make up any other, which is no tool's either way.
+func callName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' {
+			return r
+		}
+		return '_'
+	}, name)
+	return cmp.Or(name[:min(len(name), maxCallName)], "_")
 }
 
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
@@ -93,12 +108,12 @@ func countStep(e *task.Assistant) task.Usage {
 
 // callFailed ends the task, or keeps what had come when it is being stopped.
 func (a *Agent) callFailed(ctx context.Context, live *liveCall, err error) (bool, error) {
-	if live.commitErr != nil {
-		return false, live.commitErr
-	}
 	if ctx.Err() != nil {
 		a.partial = &task.Assistant{Step: live.step, Text: valid(live.text.String()), Partial: true}
 		return false, err
+	}
+	if live.commitErr != nil {
+		return false, live.commitErr
 	}
 	finish := task.Finish{State: task.Failed, Reason: task.ModelError, Error: oneLine(err)}
 	var failure *model.Error
@@ -122,11 +137,11 @@ func oneLine(err error) string {
 	return line[:min(len(line), 1024)]
 }
 
-func (a *Agent) specs() []model.Tool {
-	specs := a.Tools.Specs()
-	tools := make([]model.Tool, len(specs))
-	for i, s := range specs {
-		tools[i] = model.Tool{Name: s.Name, Description: s.Description, Parameters: s.Parameters}
+// specs is a set of tools as the model sees it.
+func specs(set tool.Set) []model.Tool {
+	var tools []model.Tool
+	for _, s := range set.Specs() {
+		tools = append(tools, model.Tool{Name: s.Name, Description: s.Description, Parameters: s.Parameters})
 	}
 	return tools
 }

@@ -1,0 +1,166 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/agentd-dev/agentd/runtime/model"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/tool"
+)
+
+// asks is an answer that asks for calls of these names, with ids by their order.
+func asks(from int, names ...string) *task.Assistant {
+	a := &task.Assistant{Text: "thinking"}
+	for i, name := range names {
+		a.Calls = append(a.Calls, task.ToolCall{ID: fmt.Sprintf("c%08d", from+i), Name: name, Arguments: "{}"})
+	}
+	return a
+}
+
+func answered(n int) *task.ToolResult {
+	return &task.ToolResult{CallID: fmt.Sprintf("c%08d", n), Text: "ok"}
+}
+
+// fold makes the history of a transcript.
+func fold(bodies ...task.Body) *History {
+	h := NewHistory("system")
+	for _, b := range bodies {
+		h.Add(b)
+	}
+	return h
+}
+
+// roles are a history's roles in one word.
+func roles(h *History) string {
+	var b strings.Builder
+	for _, m := range h.Messages {
+		b.WriteByte("-suat"[m.Role])
+	}
+	return b.String()
+}
+
+func TestHistoryKeepsTheRolesInOrder(t *testing.T) {
+	input, notice := &task.Input{Text: "in"}, &task.Notice{Text: "note"}
+	for _, c := range []struct {
+		name   string
+		bodies []task.Body
+		roles  string
+		last   string
+	}{
+		{"opening and mail are one", []task.Body{input, &task.StateChange{}, input}, "su", "in\n\nin"},
+		{"a step", []task.Body{input, asks(1, "a", "b"), answered(1), answered(2), input}, "suattu", "in"},
+		{"a notice waits for the answers", []task.Body{input, asks(1, "a", "b"), notice, answered(1), answered(2)}, "suattu", "note"},
+		{"and joins what follows", []task.Body{input, asks(1, "a"), notice, answered(1), input}, "suatu", "note\n\nin"},
+		{"mail behind the last answer", []task.Body{input, &task.Assistant{Text: "end"}, input}, "suau", "in"},
+	} {
+		h := fold(c.bodies...)
+		if got, last := roles(h), h.Messages[len(h.Messages)-1].Text; got != c.roles || last != c.last {
+			t.Errorf("%s: %s ending in %q", c.name, got, last)
+		}
+	}
+}
+
+// An identical call is counted over answers, and one answer alone never goes beyond the bound.
+func TestHistoryCountsRepetitions(t *testing.T) {
+	repeats := func(h *History) (all []int) {
+		for _, c := range h.pending {
+			all = append(all, c.Repeats)
+		}
+		return all
+	}
+	six := []string{"a", "a", "a", "a", "a", "a"}
+	if got := repeats(fold(asks(1, six...))); fmt.Sprint(got) != "[1 2 3 4 5 5]" {
+		t.Errorf("in one answer: %v", got)
+	}
+	var bodies []task.Body
+	for n := 1; n <= 6; n++ {
+		bodies = append(bodies, asks(n, "a"), answered(n))
+	}
+	if got := repeats(fold(bodies[:11]...)); fmt.Sprint(got) != "[6]" {
+		t.Errorf("over answers: %v", got)
+	}
+	if got := repeats(fold(append(bodies[:10], asks(6, "b", "a"))...)); fmt.Sprint(got) != "[1 1]" {
+		t.Errorf("after another one: %v", got)
+	}
+}
+
+func TestAdoptOrphansWhatWasStarted(t *testing.T) {
+	h := fold(asks(1, "a", "b", "c"), &task.CallStarted{CallIDs: []string{"c00000001"}}, answered(1),
+		&task.CallStarted{CallIDs: []string{"c00000002"}})
+	h.adopt()
+	if len(h.pending) != 2 || !h.pending[0].Orphan || h.pending[1].Orphan {
+		t.Errorf("pending: %+v", h.pending)
+	}
+	if id := h.nextCallID(0); id != "c00000004" {
+		t.Errorf("next id: %s", id)
+	}
+}
+
+func TestConclude(t *testing.T) {
+	report := &task.ToolResult{CallID: "c00000001", Report: &task.Report{Summary: "reported"}}
+	for want, bodies := range map[string][]task.Body{
+		task.NoSummary: {&task.Assistant{}},
+		"last":         {&task.Assistant{Text: "first"}, &task.Assistant{Text: "last"}, &task.Assistant{}},
+		"reported":     {asks(1, "report"), report, &task.Assistant{Text: "more"}},
+	} {
+		if got, _ := fold(bodies...).Conclude(); got.Summary != want {
+			t.Errorf("%q, not %q", got.Summary, want)
+		}
+	}
+}
+
+// What changed is bounded, so that a result fits its row; what is left out is said.
+func TestChangesAreBounded(t *testing.T) {
+	var files []task.FileMark
+	for i := range 2000 {
+		files = append(files, task.FileMark{Path: fmt.Sprintf("/%0100d", i), Changed: true})
+	}
+	files = append(files, task.FileMark{Path: "/only read"})
+	report, changes := fold(&task.ToolResult{Files: files}).Conclude()
+	left := 2000 - len(changes)
+	if len(changes) == 0 || left <= 0 || !strings.Contains(report.Summary, fmt.Sprintf("%d more paths", left)) {
+		t.Errorf("%d changes, summary %q", len(changes), report.Summary)
+	}
+}
+
+func TestCallName(t *testing.T) {
+	for name, want := range map[string]string{
+		"read": "read", "": "_", "no.such tool": "no_such_tool", "ü": "_", strings.Repeat("n", 70): strings.Repeat("n", 64),
+	} {
+		if got := callName(name); got != want {
+			t.Errorf("%q becomes %q", name, got)
+		}
+	}
+}
+
+func TestLabel(t *testing.T) {
+	for args, want := range map[string]string{
+		`{"command":"go  test\n./..."}`: "bash: go test ./...", `{"pattern":"p","path":"d"}`: "bash: p", `{`: "bash", `{}`: "bash",
+		`{"command":"` + strings.Repeat("é", 100) + `"}`: "bash: " + strings.Repeat("é", maxLabel) + "…",
+	} {
+		if got := label(task.ToolCall{Name: "bash", Arguments: args}); got != want {
+			t.Errorf("%s: %q", args, got)
+		}
+	}
+}
+
+// The prompt is a function of the task, and says what binds the agent.
+func TestSystemPrompt(t *testing.T) {
+	tk := task.Task{ID: "sub-7", Agent: "general", Workspace: "/w", Budget: task.Budget{MaxSteps: 30, Tokens: 5000}}
+	tk.Grant.Tools = tool.NewSet(tool.Builtin()...).Names()
+	tk.Grant.Writable = []string{"/w"}
+	prompt := SystemPrompt(tk, "team-x")
+	for _, want := range []string{"sub-7", "general", "team-x", "/w", "30 model calls", "5000 tokens", "bash, edit", "report"} {
+		if !strings.Contains(prompt, want) {
+			t.Errorf("the prompt does not say %q", want)
+		}
+	}
+	if prompt != SystemPrompt(tk, "team-x") {
+		t.Error("it is another one each time")
+	}
+	if got := roles(NewHistory(prompt)); got != "s" || NewHistory(prompt).Messages[0].Role != model.System {
+		t.Errorf("roles: %s", got)
+	}
+}

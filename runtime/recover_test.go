@@ -1,0 +1,257 @@
+package runtime_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/model"
+	"github.com/agentd-dev/agentd/runtime/task"
+)
+
+// poison counts the calls of a model that answers none, as one whose task takes the daemon down.
+func poison(calls *tally) modelFunc {
+	return func(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
+		calls.add("calls")
+		return hang(ctx, req, sink)
+	}
+}
+
+// proves D6: what ran at three crashes without a step is resumed alone after a backoff, and parked when the daemon goes
+// down once more. Who committed steps beside it is not blamed.
+func TestCrashLoopIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls tally
+		g := newGate()
+		h := newHouse(t, cast(map[string]modelFunc{
+			"bad": poison(&calls),
+			"good": func(_ context.Context, req model.Request, _ func(model.Event)) (model.Response, error) {
+				return call("gate", `{"n":`+itoa(len(req.Messages))+`}`), nil
+			},
+		}), inBubble, with(g.tool("gate")))
+		bad, good := h.spawn("bad"), h.spawn("good")
+		for life := 1; life <= 3; life++ {
+			synctest.Wait()
+			if n := calls.get("calls"); n != life {
+				t.Fatalf("in life %d it was called %d times", life, n)
+			}
+			<-g.entered
+			h.restart()
+		}
+		synctest.Wait()
+		if n := calls.get("calls"); n != 3 {
+			t.Fatalf("the suspect was resumed at once")
+		}
+		<-g.entered // the good one was
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := calls.get("calls"); n != 4 {
+			t.Fatalf("the suspect was called %d times after its backoff", n)
+		}
+		waits := h.spawn("good")
+		synctest.Wait()
+		if s := h.task(waits).State; s != task.Queued {
+			t.Errorf("another task is %s beside the suspect", s)
+		}
+		h.restart()
+		h.ended(bad, task.Failed, task.CrashLoop)
+		synctest.Wait()
+		for _, id := range []task.ID{good, waits} {
+			if s := h.task(id).State; s != task.Running {
+				t.Errorf("%s is %s", id, s)
+			}
+		}
+	})
+}
+
+// proves D6: a suspect that commits a step when it is alone is none; it and the others go on.
+func TestSuspectIsCleared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls tally
+		h := newHouse(t, func(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
+			if calls.add("calls") <= 3 {
+				return hang(ctx, req, sink)
+			}
+			return text("survived"), nil
+		}, inBubble)
+		id := h.spawn("x")
+		for range 3 {
+			synctest.Wait()
+			h.restart()
+		}
+		began := time.Now()
+		h.ended(id, task.Completed, task.Done)
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("it was resumed after %v", waited)
+		}
+		h.ended(h.spawn("y"), task.Completed, task.Done)
+	})
+}
+
+// proves D6: an orderly stop counts against nobody, and a committed step resets the count.
+func TestInnocentRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls tally
+		h := newHouse(t, func(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
+			if calls.add("calls") == 9 {
+				return call("ls", `{"path":"."}`), nil // one step
+			}
+			return hang(ctx, req, sink)
+		}, inBubble)
+		id := h.spawn("x")
+		for range 6 {
+			synctest.Wait()
+			h.stop() // in order
+			h.start()
+		}
+		for range 5 { // two without a step, one with, two without
+			synctest.Wait()
+			h.restart()
+		}
+		synctest.Wait()
+		if n := calls.get("calls"); n != 13 {
+			t.Errorf("called %d times in 12 lives, one of them with a step", n)
+		}
+		row, err := h.journal.Task(context.Background(), id)
+		h.must(err)
+		live, err := h.journal.Live(context.Background(), row.Value.Team, id)
+		h.must(err)
+		if live.Value.Restarts != 2 {
+			t.Errorf("restarts: %d", live.Value.Restarts)
+		}
+	})
+}
+
+// proves D6: a suspect is not blamed for crashes while it waits, nor for an orderly stop while it is alone.
+func TestWaitingSuspectIsNotBlamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls tally
+		h := newHouse(t, poison(&calls), inBubble)
+		id := h.spawn("x")
+		for range 3 {
+			synctest.Wait()
+			h.restart()
+		}
+		h.restart() // within the backoff
+		h.restart()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := calls.get("calls"); n != 4 {
+			t.Fatalf("called %d times", n)
+		}
+		h.stop() // alone, in order
+		h.start()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if s := h.task(id).State; s != task.Running || calls.get("calls") != 5 {
+			t.Errorf("%s, called %d times", s, calls.get("calls"))
+		}
+	})
+}
+
+// proves D6: a task that can't be resumed is tried three times, and then parked; nobody waits for it.
+func TestFailedResumes(t *testing.T) {
+	for name, crashes := range map[string]int{"innocent": 1, "suspect": 3} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t, cast(map[string]modelFunc{"bad": hang, "other": play(text("done"))}), inBubble)
+				dir := filepath.Join(h.workspace, "gone")
+				h.must(os.Mkdir(dir, 0o700))
+				id := h.spawn("bad", func(a *task.Assignment) { a.Workspace = dir })
+				for range crashes - 1 {
+					synctest.Wait()
+					h.restart()
+				}
+				synctest.Wait()
+				h.must(os.Remove(dir))
+				h.restart()
+				h.ended(h.spawn("other"), task.Completed, task.Done)
+				r := h.ended(id, task.Failed, task.CrashLoop)
+				if r.Error == "" {
+					t.Error("nothing says why")
+				}
+				h.ended(h.spawn("other"), task.Completed, task.Done)
+			})
+		})
+	}
+}
+
+// proves D10: a deadline that passed while the daemon was down fires at the next start.
+func TestOverdueDeadlineFires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, hang, inBubble)
+		id := h.spawn("x", func(a *task.Assignment) { a.Budget.WallTime = time.Hour })
+		later := h.spawn("y", func(a *task.Assignment) { a.Budget.WallTime = 5 * time.Hour })
+		synctest.Wait()
+		h.kill()
+		time.Sleep(2 * time.Hour)
+		h.start()
+		began := time.Now()
+		h.ended(id, task.Failed, task.Timeout)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		if r := h.ended(later, task.Failed, task.Timeout); r.WallTime != 5*time.Hour {
+			t.Errorf("the other one ended after %v", r.WallTime)
+		}
+	})
+}
+
+// proves D10, T1: a stop goes on where the daemon died, and escalates in time.
+func TestStopGoesOnAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		h := newHouse(t, func(_ context.Context, req model.Request, _ func(model.Event)) (model.Response, error) {
+			return call("deaf", `{"n":`+itoa(len(req.Messages))+`}`), nil
+		}, inBubble, with(g.deaf("deaf")))
+		id := h.spawn("x")
+		<-g.entered
+		began := time.Now()
+		go func() { _ = h.stopTask(id, task.WrapUp) }() // it ends with this life of the daemon
+		h.untilState(id, task.Stopping)
+		h.restart()
+		h.ended(id, task.Killed, task.StoppedByClient)
+		if took := time.Since(began); took > 40*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		close(g.open)
+	})
+}
+
+// proves T6: a disconnect cancels only what was spawned so; after a restart its client has 60 s to come back.
+func TestCancelOnDisconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, hang, inBubble)
+		bound := func(request string) func(*task.Assignment) {
+			return func(a *task.Assignment) { a.CancelOnDisconnect, a.RequestID = true, request }
+		}
+		free, left, back, away := h.spawn("free"), h.spawn("left", bound("l")), h.spawn("back", bound("b")), h.spawn("away", bound("a"))
+		synctest.Wait()
+		h.must(h.sup.Disconnected(context.Background(), free))
+		h.must(h.sup.Disconnected(context.Background(), left))
+		h.ended(left, task.Killed, task.StoppedByClient)
+		h.restart()
+		time.Sleep(59 * time.Second)
+		if again := h.spawn("back", bound("b")); again != back {
+			t.Errorf("the client came back to %s, not %s", again, back)
+		}
+		began := time.Now()
+		h.ended(away, task.Killed, task.StoppedByClient)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it was canceled %v after 59 s", took)
+		}
+		time.Sleep(time.Hour)
+		for _, id := range []task.ID{free, back} {
+			if s := h.task(id).State; s != task.Running {
+				t.Errorf("%s is %s", id, s)
+			}
+		}
+		if err := h.sup.Disconnected(context.Background(), "sub-999999"); !errdefs.Is(err, errdefs.TaskNotFound) {
+			t.Errorf("a stream of nothing: %v", err)
+		}
+	})
+}

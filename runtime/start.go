@@ -1,0 +1,163 @@
+package runtime
+
+import (
+	"context"
+	"io"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/agent"
+	"github.com/agentd-dev/agentd/runtime/journal"
+	"github.com/agentd-dev/agentd/runtime/sandbox"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/tool"
+)
+
+// noLoop is the start number in the live record of a task that has had no loop in this life of the daemon, and so is not
+// to blame when that life ends.
+const noLoop = 0
+
+// start makes a loop for the task and writes its start. All that can fail is done before the commit that says RUNNING
+// (S2).
+func (s *Supervisor) start(ctx context.Context, l *loop, alone bool) (*agent.Agent, error) {
+	row, _, err := s.living(ctx, l.id)
+	if err != nil {
+		return nil, err
+	}
+	t := row.Value
+	team, err := s.cfg.Journal.Team(ctx, t.Team)
+	if err != nil {
+		return nil, err
+	}
+	above, err := s.above(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	history, err := agent.Load(ctx, s.cfg.Journal, t, agent.SystemPrompt(t, team.Name))
+	if err != nil {
+		return nil, err
+	}
+	files, err := sandbox.OpenRoots(t.Workspace, t.Grant)
+	if err != nil {
+		return nil, err
+	}
+	a := &agent.Agent{
+		Journal: s.cfg.Journal, Model: s.cfg.Model, Tools: s.cfg.Tools, Slots: pauser{s, l}, Draining: s.draining,
+		Now: s.cfg.Now, Log: s.cfg.Log, History: history, Above: above,
+		Deltas: func(d task.Delta) { s.cfg.Live.Publish(l.id, d) },
+	}
+	if a.Task, a.LiveRev, err = s.commitStart(ctx, l.id, alone); err != nil {
+		_ = files.Close() // only read so far
+		return nil, err
+	}
+	owner := sandbox.Owner{TaskID: string(l.id), TeamID: t.Team, Start: a.Task.Start}
+	a.Scope = &tool.Scope{
+		TaskID: l.id, Workspace: t.Workspace, Grant: t.Grant, Files: files, Known: history.Known,
+		Outputs: outputs{s.cfg.Journal, t.Team, l.id},
+		Shell:   s.cfg.Processes.Shell(owner, nil, a.ProcessStarted, a.ProcessEnded),
+	}
+	return a, nil
+}
+
+// above are the tasks above t whose budgets its calls count against (R4).
+func (s *Supervisor) above(ctx context.Context, t task.Task) ([]task.Task, error) {
+	var above []task.Task
+	for _, id := range t.Ancestors {
+		row, err := s.cfg.Journal.Task(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if row.Value.Budget.Steps > 0 || row.Value.Budget.Tokens > 0 {
+			above = append(above, row.Value)
+		}
+	}
+	return above, nil
+}
+
+// living reads a task that can be started; ErrGone when it has ended.
+func (s *Supervisor) living(ctx context.Context, id task.ID) (journal.Row[task.Task], journal.Row[journal.Live], error) {
+	row, err := s.cfg.Journal.Task(ctx, id)
+	if err == nil && row.Value.State.Terminal() {
+		err = agent.ErrGone
+	}
+	if err != nil {
+		return row, journal.Row[journal.Live]{}, err
+	}
+	live, err := s.cfg.Journal.Live(ctx, row.Value.Team, id)
+	if errdefs.Is(err, errdefs.RecordNotFound) {
+		err = agent.ErrGone
+	}
+	return row, live, err
+}
+
+// commitStart writes RUNNING for a queued task, and the next start number for any, again when a stop came between. It
+// gives the task after it, and the revision that guards the loop.
+func (s *Supervisor) commitStart(ctx context.Context, id task.ID, alone bool) (task.Task, journal.Rev, error) {
+	for {
+		row, live, err := s.living(ctx, id)
+		if err != nil {
+			return row.Value, 0, err
+		}
+		after, err := s.writeStart(ctx, row, live, alone)
+		if errdefs.Is(err, errdefs.Conflict) {
+			continue
+		}
+		if err != nil {
+			return row.Value, 0, err
+		}
+		now, err := s.cfg.Journal.Live(ctx, after.Team, id)
+		if errdefs.Is(err, errdefs.RecordNotFound) {
+			err = agent.ErrGone // it was killed already
+		}
+		return after, now.Rev, err
+	}
+}
+
+func (s *Supervisor) writeStart(
+	ctx context.Context, row journal.Row[task.Task], live journal.Row[journal.Live], alone bool,
+) (task.Task, error) {
+	t := row.Value
+	var change task.Change = task.Resume{}
+	if t.State == task.Queued {
+		change = task.Start{}
+	}
+	b := s.cfg.Journal.Batch(t.Team)
+	after, err := task.Apply(t, change, b.Now())
+	if err != nil {
+		return t, err
+	}
+	stepped, err := s.stepped(ctx, t, task.Seq(live.Rev))
+	if err != nil {
+		return t, err
+	}
+	next := live.Value
+	next.Start, next.Alone = after.Start, alone
+	if stepped {
+		next.Restarts, next.FailedResumes = 0, 0
+	}
+	b.ChangeTask(row, after)
+	b.GuardLive(t.ID, live.Rev)
+	b.PutLive(t.ID, next)
+	b.DeleteDue(t.ID, journal.DueResume)
+	timeout := journal.Due{At: b.Now().Add(t.Budget.WallTime), TaskID: t.ID, Kind: journal.DueTimeout}
+	limited := t.State == task.Queued && t.Budget.WallTime > 0
+	if limited {
+		b.PutDue(timeout)
+	}
+	err = s.commit(ctx, b)
+	if err == nil && limited {
+		s.due.add(timeout)
+	}
+	return after, err
+}
+
+// outputs opens the kept outputs of a task's earlier calls.
+type outputs struct {
+	journal *journal.Journal
+	team    string
+	id      task.ID
+}
+
+// Output opens what a call kept.
+func (o outputs) Output(ctx context.Context, callID string) (io.ReadCloser, error) {
+	return o.journal.Output(ctx, o.team, o.id, callID)
+}

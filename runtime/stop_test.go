@@ -1,0 +1,295 @@
+package runtime_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime"
+	"github.com/agentd-dev/agentd/runtime/model"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/tool"
+)
+
+// proves T1: WRAP_UP lets the step finish and asks for the report.
+func TestWrapUpFinishesTheStepAndReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		h := newHouse(t, func(_ context.Context, req model.Request, _ func(model.Event)) (model.Response, error) {
+			if len(req.Tools) == 0 {
+				return text("what there is"), nil
+			}
+			return call("gate", `{"n":`+itoa(len(req.Messages))+`}`), nil
+		}, inBubble, with(g.tool("gate")))
+		id := h.spawn("x")
+		<-g.entered
+		stopped := make(chan error)
+		go func() { stopped <- h.stopTask(id, task.WrapUp) }()
+		h.untilState(id, task.Stopping)
+		close(g.open)
+		h.must(<-stopped)
+		if r := h.ended(id, task.Killed, task.StoppedByClient); r.Summary != "what there is" || r.Usage.Steps != 2 {
+			t.Errorf("result: %+v", r)
+		}
+		if r := h.results(id)["c00000001"]; r.Text != "through" {
+			t.Errorf("the step was not finished: %+v", r)
+		}
+	})
+}
+
+// proves T1, O5: CANCEL keeps the text that had come.
+func TestCancelKeepsPartialText(t *testing.T) {
+	said := make(chan bool, 1)
+	h := newHouse(t, func(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
+		sink(&model.TextDelta{Text: "void"})
+		sink(&model.Retrying{Attempt: 2})
+		sink(&model.TextDelta{Text: "half a "})
+		sink(&model.TextDelta{Text: "thought"})
+		said <- true
+		return hang(ctx, req, sink)
+	})
+	id := h.spawn("x")
+	<-said
+	h.must(h.stopTask(id, task.Cancel))
+	if r := h.ended(id, task.Killed, task.StoppedByClient); r.Summary != "half a thought" {
+		t.Errorf("result: %+v", r)
+	}
+	entries := h.entries(id)
+	if a, ok := entries[len(entries)-2].Body.(*task.Assistant); !ok || !a.Partial || a.Text != "half a thought" {
+		t.Errorf("entry: %+v", entries[len(entries)-2].Body)
+	}
+}
+
+// proves T1, O5: CANCEL ends a shell and keeps its output; what had not started is answered so.
+func TestCancelKeepsPartialOutput(t *testing.T) {
+	h := newHouse(t, play(call("bash", `{"command":"echo began; touch began; exec sleep 600"}`, "write", `{"path":"b","content":"x"}`)))
+	id := h.spawn("x")
+	for { // a real process
+		if _, err := os.Stat(filepath.Join(h.workspace, "began")); err == nil {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	h.must(h.stopTask(id, task.Cancel))
+	h.ended(id, task.Killed, task.StoppedByClient)
+	results := h.results(id)
+	if r := results["c00000001"]; !strings.HasPrefix(r.Text, "began\n") || !strings.Contains(r.Text, "interrupted") || !r.IsError {
+		t.Errorf("the shell: %+v", r)
+	}
+	if r := results["c00000002"]; !strings.Contains(r.Text, string(tool.NotStarted)) {
+		t.Errorf("the call behind it: %+v", r)
+	}
+}
+
+// deaf is a tool that does not hear its ctx.
+func (g *gate) deaf(name string) prop {
+	return prop{name: name, run: func(_ context.Context, c tool.Call) (tool.Answer, error) {
+		g.entered <- c.ID
+		<-g.open
+		return tool.Answer{Text: "at last"}, nil
+	}}
+}
+
+// proves T1: each level escalates at its deadline, so that a stop ends within a bound. A goroutine that does not return
+// is counted, holds no slot, and can commit nothing more.
+func TestStopOfADeafToolEscalates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		h := newHouse(t, cast(map[string]modelFunc{"deaf": play(call("deaf", "{}"), text("never")), "next": play(text("done"))}),
+			inBubble, slots(1), with(g.deaf("deaf")))
+		id := h.spawn("deaf")
+		<-g.entered
+		began := time.Now()
+		var levels []task.StopLevel
+		req := runtime.StopRequest{TaskID: id, Level: task.WrapUp, WrapUp: 3 * time.Second, Cancel: 2 * time.Second}
+		h.must(h.sup.Stop(context.Background(), req, func(p runtime.StopProgress) error {
+			levels = append(levels, p.Level)
+			return nil
+		}))
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if !slices.Equal(levels, []task.StopLevel{task.WrapUp, task.Cancel}) {
+			t.Errorf("levels told: %v", levels)
+		}
+		h.ended(id, task.Killed, task.StoppedByClient)
+		if queued, running, stuck := h.sup.Counts(); queued != 0 || running != 0 || stuck != 1 {
+			t.Errorf("counts: %d queued, %d running, %d stuck", queued, running, stuck)
+		}
+		h.ended(h.spawn("next"), task.Completed, task.Done)
+		before := len(h.entries(id))
+		close(g.open)
+		synctest.Wait()
+		if after := len(h.entries(id)); after != before {
+			t.Errorf("the killed loop wrote %d entries more", after-before)
+		}
+		if _, _, stuck := h.sup.Counts(); stuck != 0 {
+			t.Errorf("%d stuck after its return", stuck)
+		}
+	})
+}
+
+// proves T2, N4
+// case STP-3: a stop reaches children and theirs, running and queued; what is spawned meanwhile is refused or stopped.
+func TestStopCascades(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, hang, inBubble, slots(3))
+		below := func(parent task.ID) func(*task.Assignment) { return func(a *task.Assignment) { a.Parent = parent } }
+		top := h.spawn("top")
+		child := h.spawn("child", below(top))
+		grandchild := h.spawn("grandchild", below(child))
+		synctest.Wait()
+		queued := h.spawn("queued", below(top))
+		var more []task.ID
+		var mu sync.Mutex
+		var spawners sync.WaitGroup
+		for range 20 {
+			spawners.Go(func() {
+				id, err := h.sup.Spawn(context.Background(), task.Assignment{
+					From: "user", Workspace: h.workspace, Prompt: "meanwhile", Parent: child,
+				})
+				if errdefs.Is(err, errdefs.TaskStopping) || errdefs.Is(err, errdefs.TaskEnded) {
+					return
+				}
+				h.must(err)
+				mu.Lock()
+				defer mu.Unlock()
+				more = append(more, id)
+			})
+		}
+		h.must(h.stopTask(top, task.Cancel))
+		spawners.Wait()
+		h.ended(top, task.Killed, task.StoppedByClient)
+		for _, id := range append(more, child, grandchild, queued) {
+			h.ended(id, task.Killed, task.ParentEnded)
+		}
+		if got := h.states(queued); got != "QUEUED KILLED" {
+			t.Errorf("the queued one: %s", got)
+		}
+		h.counts(0, 0)
+	})
+}
+
+// proves T4
+// case STA-3: the stop of what has ended is a success, also after a restart.
+func TestStopOfAnEndedTask(t *testing.T) {
+	h := newHouse(t, play(text("done")))
+	id := h.spawn("x")
+	h.ended(id, task.Completed, task.Done)
+	for _, level := range []task.StopLevel{task.WrapUp, task.Cancel, task.Kill} {
+		h.must(h.stopTask(id, level))
+	}
+	h.restart()
+	h.must(h.stopTask(id, task.Kill))
+	h.ended(id, task.Completed, task.Done)
+	if err := h.stopTask("sub-999999", task.Kill); !errdefs.Is(err, errdefs.TaskNotFound) {
+		t.Errorf("stop of nothing: %v", err)
+	}
+}
+
+// proves S1
+// case STA-4: a stop that races the natural end gives one end, whichever it is.
+func TestStopRacesTheEnd(t *testing.T) {
+	h := newHouse(t, play(call("ls", `{"path":"."}`), text("done")))
+	for i := range 60 {
+		id := h.spawn("x")
+		h.must(h.stopTask(id, task.StopLevel(i%3+1)))
+		r := h.result(id)
+		h.endedOnce(id)
+		if r.Reason != task.Done && r.Reason != task.StoppedByClient {
+			t.Errorf("ended %s/%s", r.State, r.Reason)
+		}
+	}
+}
+
+// proves N7: a stop is retried under its request id; another body under it is refused.
+func TestStopRequestIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		h := newHouse(t, play(call("deaf", "{}")), inBubble, with(g.deaf("deaf")))
+		id := h.spawn("x")
+		<-g.entered
+		req := runtime.StopRequest{RequestID: "r", Caller: "test", TaskID: id, Level: task.WrapUp}
+		done := make(chan error, 2)
+		stop := func(req runtime.StopRequest) error {
+			return h.sup.Stop(context.Background(), req, func(runtime.StopProgress) error { return nil })
+		}
+		go func() { done <- stop(req) }()
+		h.untilState(id, task.Stopping)
+		go func() { done <- stop(req) }()
+		other := req
+		other.Level = task.Kill
+		if err := stop(other); !errdefs.Is(err, errdefs.RequestIDReused) {
+			t.Errorf("another body: %v", err)
+		}
+		close(g.open)
+		h.must(<-done)
+		h.must(<-done)
+		h.ended(id, task.Killed, task.StoppedByClient)
+	})
+}
+
+// proves N4: a parent's end, for whatever reason, stops its children.
+func TestParentsEndStopsChildren(t *testing.T) {
+	for name, end := range map[string]modelFunc{
+		"done": play(call("gate", "{}"), text("done")), "error": after(fails(model.Auth)), "panic": after(panics),
+		"max steps": func(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
+			return call("gate", `{"n":`+itoa(len(req.Messages))+`}`), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGate()
+				h := newHouse(t, cast(map[string]modelFunc{"parent": end, "child": hang}), inBubble, with(g.tool("gate")))
+				parent := h.spawn("parent", steps(3))
+				<-g.entered
+				child := h.spawn("child", func(a *task.Assignment) { a.Parent = parent })
+				synctest.Wait()
+				close(g.open)
+				h.ended(child, task.Killed, task.ParentEnded)
+				if r := h.result(parent); len(r.Children) != 1 || r.Children[0] != child {
+					t.Errorf("children: %v", r.Children)
+				}
+			})
+		})
+	}
+}
+
+// after plays m behind a call of the gate.
+func after(m modelFunc) modelFunc {
+	return func(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
+		if len(req.Messages) == 2 {
+			return call("gate", "{}"), nil
+		}
+		return m(ctx, req, sink)
+	}
+}
+
+// proves N4, D4
+// case STA-2: whichever commit of a parent's end the daemon dies after, the next start stops the orphan.
+func TestOrphansAreStoppedAfterACrash(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate()
+			h := newHouse(t, cast(map[string]modelFunc{"parent": play(call("gate", "{}"), text("done")), "child": hang}),
+				inBubble, with(g.tool("gate")))
+			parent := h.spawn("parent")
+			<-g.entered
+			child := h.spawn("child", func(a *task.Assignment) { a.Parent = parent })
+			synctest.Wait()
+			h.cut.after(n)
+			close(g.open)
+			synctest.Wait()
+			h.restart()
+			h.ended(parent, task.Completed, task.Done)
+			h.ended(child, task.Killed, task.ParentEnded)
+		})
+	}
+}

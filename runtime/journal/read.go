@@ -202,7 +202,7 @@ func (j *Journal) Due(ctx context.Context, team string, id task.ID, kind DueKind
 
 // Dues yields a team's deadlines, in no order.
 func (j *Journal) Dues(ctx context.Context, team string) iter.Seq2[Due, error] {
-	return scan(j, ctx, team, "due", func(_ string, row *storev1.DueRow) Due { return dueOf(row) })
+	return scan(ctx, j, team, "due", func(_ string, row *storev1.DueRow) Due { return dueOf(row) })
 }
 
 func dueOf(row *storev1.DueRow) Due {
@@ -219,7 +219,7 @@ type LooseProcess struct {
 
 // Processes yields the process trees of a team that were let loose and not seen to end.
 func (j *Journal) Processes(ctx context.Context, team string) iter.Seq2[LooseProcess, error] {
-	return scan(j, ctx, team, "process", func(key string, row *storev1.ProcessRow) LooseProcess {
+	return scan(ctx, j, team, "process", func(key string, row *storev1.ProcessRow) LooseProcess {
 		names := strings.Split(key, "/")
 		return LooseProcess{
 			Team: team, TaskID: task.ID(names[1]), CallID: names[2],
@@ -232,7 +232,7 @@ func (j *Journal) Processes(ctx context.Context, team string) iter.Seq2[LoosePro
 func scan[R any, P interface {
 	*R
 	proto.Message
-}, T any](j *Journal, ctx context.Context, team, prefix string, convert func(string, P) T) iter.Seq2[T, error] {
+}, T any](ctx context.Context, j *Journal, team, prefix string, convert func(string, P) T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for rec, err := range j.st.Scan(ctx, part(team), prefix) {
 			row := P(new(R))

@@ -118,14 +118,13 @@ func (c *cgroups) everywhere() []string {
 	}
 	var dirs []string
 	_ = filepath.WalkDir(c.mount, func(path string, d fs.DirEntry, err error) error {
-		unseen := err != nil // not ours to see, or just gone
 		switch {
-		case unseen && d != nil && d.IsDir():
-			return fs.SkipDir
-		case !unseen && d.IsDir() && d.Name() == c.name:
+		case err == nil && d.IsDir() && d.Name() == c.name:
 			dirs = append(dirs, path)
+		case err != nil && d != nil && d.IsDir():
+			return fs.SkipDir // not ours to see, or just gone
 		}
-		return nil
+		return nil //nolint:nilerr // what can't be seen is left out, the rest is walked
 	})
 	return dirs
 }

@@ -81,6 +81,7 @@ func activity(t task.Task, last []task.Entry) string {
 		return "waits for the model provider"
 	case task.Completed, task.Failed, task.Killed:
 		return ""
+	case task.Running, task.Stopping: // the transcript tells
 	}
 	if len(last) > 0 {
 		if started, ok := last[0].Body.(*task.CallStarted); ok {

@@ -124,7 +124,7 @@ func (c *cgroups) everywhere() []string {
 		case err != nil && d != nil && d.IsDir():
 			return fs.SkipDir // not ours to see, or just gone
 		}
-		return nil //nolint:nilerr // what can't be seen is left out, the rest is walked
+		return nil
 	})
 	return dirs
 }

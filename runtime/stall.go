@@ -59,7 +59,9 @@ func (s *Supervisor) takeUpTeam(ctx context.Context, team roster.Team) error {
 			return err
 		}
 		if t.Stop != nil {
-			s.enforce(ctx, t)
+			if err := s.enforce(ctx, t); err != nil {
+				return err
+			}
 		}
 		if f.queued() {
 			s.enqueue(t.ID)

@@ -153,8 +153,8 @@ func (s *Supervisor) order(ctx context.Context, id task.ID, order task.StopOrder
 		if err != nil || row.Value.State.Terminal() {
 			return err
 		}
-		if row.Value.State == task.Queued || order.Level == task.Kill {
-			err = s.kill(ctx, row, order, req)
+		if row.Value.State == task.Queued {
+			err = s.discard(ctx, row, order, req)
 		} else {
 			err = s.ask(ctx, row, order, req)
 		}
@@ -167,10 +167,21 @@ func (s *Supervisor) order(ctx context.Context, id task.ID, order task.StopOrder
 	}
 }
 
-// ask makes a stop that the loop itself carries out. Conflict when the task changed since the row was read.
+// discard ends a task that never ran. Conflict when it changed since the row was read.
+func (s *Supervisor) discard(ctx context.Context, row journal.Row[task.Task], order task.StopOrder, req *requestRow) error {
+	if err := s.finish(ctx, row, order.Finish(), req); err != nil {
+		return err
+	}
+	s.cut(row.Value.ID, true)
+	s.cascade(ctx, row.Value.ID, task.Kill)
+	return nil
+}
+
+// ask makes a stop durable before anything is done about it: from here on the task can't end as if nobody had stopped
+// it. Conflict when it changed since the row was read.
 func (s *Supervisor) ask(ctx context.Context, row journal.Row[task.Task], order task.StopOrder, req *requestRow) error {
 	if row.Value.Stop != nil && order.Level <= row.Value.Stop.Level {
-		return nil
+		return s.enforce(ctx, row.Value)
 	}
 	b := s.cfg.Journal.Batch(row.Value.Team)
 	after, err := task.Apply(row.Value, task.Stop{Order: order}, b.Now())
@@ -185,40 +196,48 @@ func (s *Supervisor) ask(ctx context.Context, row journal.Row[task.Task], order 
 		return err
 	}
 	s.due.add(due)
-	s.enforce(ctx, after)
-	return nil
+	return s.enforce(ctx, after)
 }
 
 // enforce carries a stop that is on disk to the loop and to the children.
-func (s *Supervisor) enforce(ctx context.Context, t task.Task) {
+func (s *Supervisor) enforce(ctx context.Context, t task.Task) error {
 	if t.Stop.Level >= task.Cancel {
 		s.cut(t.ID, false)
 	}
+	if t.Stop.Level == task.Kill {
+		if err := s.kill(ctx, t.ID); err != nil {
+			return err
+		}
+	}
 	s.cascade(ctx, t.ID, t.Stop.Level)
+	return nil
 }
 
-// kill ends a task at once: its processes, then its record, then its goroutine. A goroutine that does not return can
-// commit nothing more (T1). Conflict when the task changed since the row was read.
-func (s *Supervisor) kill(ctx context.Context, row journal.Row[task.Task], order task.StopOrder, req *requestRow) error {
-	id := row.Value.ID
-	if first := row.Value.Stop; first != nil {
-		order.State, order.Reason, order.Message = first.State, first.Reason, first.Message
-	}
+// kill ends a task whose stop is on disk and whose loop is cut: its processes, then its record, unless the loop was
+// faster. A goroutine that does not return can commit nothing more (T1).
+func (s *Supervisor) kill(ctx context.Context, id task.ID) error {
 	s.killProcesses(ctx, id)
-	finish := task.Finish{State: order.State, Reason: order.Reason, Error: order.Message}
-	if err := s.finish(ctx, row, finish, req); err != nil {
-		return err
+	for {
+		row, err := s.cfg.Journal.Task(ctx, id)
+		if err == nil && !row.Value.State.Terminal() {
+			err = s.finish(ctx, row, row.Value.Stop.Finish(), nil)
+		}
+		if errdefs.Is(err, errdefs.Conflict) {
+			continue // it changed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		s.cut(id, true)
+		s.killProcesses(ctx, id) // what was started between the two
+		return nil
 	}
-	s.cut(id, true)
-	s.killProcesses(ctx, id) // what was started between the two
-	s.cascade(ctx, id, task.Kill)
-	return nil
 }
 
 // escalate makes a stop whose time is over one level harder.
 func (s *Supervisor) escalate(ctx context.Context, t task.Task) error {
 	order := *t.Stop
-	order.Level++
+	order.Level = min(order.Level+1, task.Kill)
 	return s.order(ctx, t.ID, order, nil)
 }
 

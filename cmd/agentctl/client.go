@@ -20,6 +20,9 @@ import (
 // retryFor bounds how long a command waits for a daemon that it has lost.
 const retryFor = 30 * time.Second
 
+// maxReceived bounds what one message of the daemon may have, in bytes: a page holds up to 1000 tasks.
+const maxReceived = 64 << 20
+
 // errCut is a stream that ended before the task did.
 var errCut = errors.New("the daemon closed the stream before the task's end")
 
@@ -54,7 +57,8 @@ func (a *app) dial(ctx context.Context) (*client, error) {
 	} else if !launch.Answers(ctx, socket) {
 		return nil, status.Errorf(codes.Unavailable, "no daemon answers on %s", socket)
 	}
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceived)))
 	if err != nil {
 		return nil, err
 	}

@@ -80,12 +80,12 @@ func demoInterrupted(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill() })
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	story := bufio.NewReader(stdout)
 	readUntil(t, story, "Another daemon starts")
-	cmd.Process.Signal(os.Interrupt)
-	io.Copy(io.Discard, story)
-	cmd.Wait()
+	_ = cmd.Process.Signal(os.Interrupt)
+	_, _ = io.Copy(io.Discard, story)
+	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
 		t.Errorf("exit code %d, want %d", code, exitInterrupted)
 	}

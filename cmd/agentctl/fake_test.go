@@ -49,7 +49,7 @@ func (d *daemon) serve(t testing.TB, runtimeDir string) string {
 	agentdv1.RegisterAgentServiceServer(server, d)
 	agentdv1.RegisterTaskServiceServer(server, d)
 	agentdv1.RegisterDaemonServiceServer(server, d)
-	go server.Serve(listener)
+	go func() { _ = server.Serve(listener) }() // until Stop
 	t.Cleanup(server.Stop)
 	return socket
 }
@@ -136,7 +136,7 @@ func (d *daemon) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingSe
 	case prompt == "lost at first" && calls < 3:
 		return status.Error(codes.Unavailable, "going down")
 	}
-	send := func(r *agentdv1.SpawnResponse) { stream.Send(r) }
+	send := func(r *agentdv1.SpawnResponse) { _ = stream.Send(r) }
 	send(&agentdv1.SpawnResponse{Item: &agentdv1.SpawnResponse_Task{Task: fakeTask(agentdv1.TaskState_TASK_STATE_QUEUED)}})
 	if req.GetDetach() {
 		return nil
@@ -178,9 +178,9 @@ func (d *daemon) TaskOutput(req *agentdv1.TaskOutputRequest, stream grpc.ServerS
 		return refused(codes.OutOfRange, "SEQ_OUT_OF_RANGE", "the transcript ends at 9")
 	}
 	living := fakeTask(agentdv1.TaskState_TASK_STATE_RUNNING)
-	stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Task{Task: living}})
+	_ = stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Task{Task: living}})
 	if req.GetTimeout() != nil {
-		stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Task{Task: living}})
+		_ = stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Task{Task: living}})
 		return nil
 	}
 	entries := fakeEntries()
@@ -196,15 +196,15 @@ func (d *daemon) TaskOutput(req *agentdv1.TaskOutputRequest, stream grpc.ServerS
 				{Step: step, Attempt: 2, Content: &agentdv1.Delta_Text{Text: text[:4]}},
 				{Step: step, Attempt: 2, Content: &agentdv1.Delta_Text{Text: text[4:]}},
 			} {
-				stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Delta{Delta: delta}})
+				_ = stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Delta{Delta: delta}})
 			}
 		}
 		if entry.GetSeq() >= req.GetFromSeq() {
-			stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Entry{Entry: entry}})
+			_ = stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Entry{Entry: entry}})
 		}
 	}
 	if req.GetFollow() || req.GetWaitFor() != agentdv1.WaitFor_WAIT_FOR_UNSPECIFIED {
-		stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Outcome{Outcome: done()}})
+		_ = stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Outcome{Outcome: done()}})
 	}
 	return nil
 }
@@ -214,29 +214,29 @@ func (d *daemon) SendMessage(req *agentdv1.SendMessageRequest, stream grpc.Serve
 	if req.GetTo() != "sub-1" {
 		return refused(codes.NotFound, "RECIPIENT_NOT_FOUND", "nobody is called "+req.GetTo()+"; nearest: sub-1")
 	}
-	stream.Send(&agentdv1.SendMessageResponse{MessageId: "m-1", State: agentdv1.ReceiptState_RECEIPT_STATE_ACCEPTED})
+	_ = stream.Send(&agentdv1.SendMessageResponse{MessageId: "m-1", State: agentdv1.ReceiptState_RECEIPT_STATE_ACCEPTED})
 	switch {
 	case req.GetText() == "too late":
-		stream.Send(&agentdv1.SendMessageResponse{MessageId: "m-1", Error: "sub-1 has ended",
+		_ = stream.Send(&agentdv1.SendMessageResponse{MessageId: "m-1", Error: "sub-1 has ended",
 			State: agentdv1.ReceiptState_RECEIPT_STATE_UNDELIVERABLE})
 	case req.GetText() == "lost at first" && calls == 1:
 		return status.Error(codes.Unavailable, "going down")
 	case req.GetUntil() == agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED:
-		stream.Send(&agentdv1.SendMessageResponse{MessageId: "m-1", State: agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED, Seq: 12})
+		_ = stream.Send(&agentdv1.SendMessageResponse{MessageId: "m-1", State: agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED, Seq: 12})
 	}
 	return nil
 }
 
 func (d *daemon) TaskStop(req *agentdv1.TaskStopRequest, stream grpc.ServerStreamingServer[agentdv1.TaskStopResponse]) error {
 	calls := d.mutation(req.GetRequestId())
-	stream.Send(&agentdv1.TaskStopResponse{Item: &agentdv1.TaskStopResponse_Progress{Progress: &agentdv1.StopProgress{
+	_ = stream.Send(&agentdv1.TaskStopResponse{Item: &agentdv1.TaskStopResponse_Progress{Progress: &agentdv1.StopProgress{
 		Level: max(req.GetLevel(), agentdv1.StopLevel_STOP_LEVEL_WRAP_UP), TasksRemaining: 1}}})
 	if req.GetReason() == "lost at first" && calls == 1 {
 		return status.Error(codes.Unavailable, "going down")
 	}
 	task := fakeTask(agentdv1.TaskState_TASK_STATE_KILLED)
 	task.Id, task.Reason = req.GetTaskId(), agentdv1.TaskReason_TASK_REASON_STOPPED_BY_CLIENT
-	stream.Send(&agentdv1.TaskStopResponse{Item: &agentdv1.TaskStopResponse_Task{Task: task}})
+	_ = stream.Send(&agentdv1.TaskStopResponse{Item: &agentdv1.TaskStopResponse_Task{Task: task}})
 	return nil
 }
 
@@ -252,7 +252,8 @@ func (d *daemon) ListTasks(_ context.Context, req *agentdv1.ListTasksRequest) (*
 	tasks := []*agentdv1.Task{queued}
 	if !req.GetLiving() {
 		ended := fakeTask(agentdv1.TaskState_TASK_STATE_FAILED)
-		ended.Id, ended.EndedAt, ended.Error = "sub-3", at(42), "too slow"
+		ended.Id, ended.EndedAt = "sub-3", at(42)
+		ended.Error = "too slow" + strings.Repeat(" ", 5<<20) // a page may have more than gRPC's usual 4 MiB
 		ended.Reason = agentdv1.TaskReason_TASK_REASON_TIMEOUT
 		tasks = append(tasks, ended)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -65,8 +66,8 @@ task ended: 0 completed, 10 failed, 11 killed.`,
 	flags := root.PersistentFlags()
 	flags.VarP(choose(&a.json, option[bool]{"table", false}, option[bool]{"json", true}), "output", "o",
 		"output format: table, or json with one object a line")
-	flags.StringVar(&a.addr, "addr", "", "daemon to use, as unix:///PATH; it is never started then")
-	flags.StringVar(&a.team, "team", "", "team to spawn in or to list; default: the team of the directory, or all")
+	flags.StringVar(&a.addr, "addr", "", "daemon to use, as `unix:///PATH`; it is never started then")
+	flags.StringVar(&a.team, "team", "", "team `NAME` to spawn in or to list; default: the team of the directory, or all")
 	flags.BoolVar(&a.noStart, "no-start", false, "do not start a daemon when none runs")
 	root.AddCommand(a.runCommand(), a.spawnCommand(), a.outputCommand(), a.sendCommand(), a.stopCommand(),
 		a.psCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand())
@@ -80,6 +81,17 @@ func (a *app) command(c *cobra.Command, run func(ctx context.Context, args []str
 		return run(cmd.Context(), args)
 	}
 	return c
+}
+
+// takes checks that a command has one argument for each name.
+func takes(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		return fmt.Errorf("%s takes %s, but got %s", cmd.Name(), strings.Join(names, " and "),
+			count(len(args), "argument", "arguments"))
+	}
 }
 
 func (a *app) versionCommand() *cobra.Command {

@@ -99,9 +99,9 @@ func started(t *testing.T, in, errOut *os.File, showing *bufio.Reader, text stri
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill() })
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	hung := time.AfterFunc(30*time.Second, func() { // a test that fails must also end
-		cmd.Process.Kill()
+		_ = cmd.Process.Kill()
 		errOut.Close()
 	})
 	t.Cleanup(func() { hung.Stop() })
@@ -131,9 +131,9 @@ func TestInterruptDetachesInAPipe(t *testing.T) {
 	stderr := bufio.NewReader(r)
 	cmd := started(t, nil, w, stderr, "bash: sh test.sh", "run", "hang")
 	w.Close()
-	cmd.Process.Signal(os.Interrupt)
+	_ = cmd.Process.Signal(os.Interrupt)
 	rest, _ := io.ReadAll(stderr)
-	cmd.Wait()
+	_ = cmd.Wait()
 	if want := "sub-1 goes on; come back with: agentctl output sub-1 --follow"; !strings.Contains(string(rest), want) {
 		t.Errorf("stderr %q, want %q", rest, want)
 	}
@@ -150,14 +150,14 @@ func TestInterruptAsksOnATerminal(t *testing.T) {
 		master, slave := terminal(t)
 		screen := bufio.NewReader(master)
 		cmd := started(t, slave, slave, screen, "bash: sh test.sh", "run", "hang")
-		cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Process.Signal(os.Interrupt)
 		readUntil(t, screen, "agentctl output sub-1 --follow")
 		readUntil(t, screen, "[s/D] ")
-		io.WriteString(master, test.answer)
+		_, _ = io.WriteString(master, test.answer)
 		if test.then != "" {
 			readUntil(t, screen, test.then)
 		}
-		cmd.Wait()
+		_ = cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
 			t.Errorf("after %q: exit code %d, want %d", test.answer, code, exitInterrupted)
 		}
@@ -168,10 +168,10 @@ func TestSecondInterruptEndsTheQuestion(t *testing.T) {
 	master, slave := terminal(t)
 	screen := bufio.NewReader(master)
 	cmd := started(t, slave, slave, screen, "bash: sh test.sh", "run", "hang")
-	cmd.Process.Signal(os.Interrupt)
+	_ = cmd.Process.Signal(os.Interrupt)
 	readUntil(t, screen, "[s/D] ")
-	cmd.Process.Signal(os.Interrupt)
-	cmd.Wait()
+	_ = cmd.Process.Signal(os.Interrupt)
+	_ = cmd.Wait()
 	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != os.Interrupt {
 		t.Errorf("it ended with %v, want by SIGINT, which a shell tells as 130", cmd.ProcessState)
 	}

@@ -25,16 +25,16 @@ func (a *app) outputCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "output TASK",
 		Short: "Show a task's transcript",
-		Args:  cobra.ExactArgs(1),
+		Args:  takes("TASK"),
 	}
 	flags := c.Flags()
 	flags.BoolVarP(&o.follow, "follow", "f", false, "go on until the task ends")
-	flags.Uint64Var(&o.from, "from", 0, "position of the first entry")
-	flags.Int32Var(&o.tail, "tail", 0, "only the last entries, 1 to 10000")
+	flags.Uint64Var(&o.from, "from", 0, "position `SEQ` of the first entry")
+	flags.Int32Var(&o.tail, "tail", 0, "only the last `N` entries, 1 to 10000")
 	flags.BoolVar(&o.deltas, "deltas", false, "also show text while the model writes it; needs --follow")
 	flags.Var(choose(&o.waitFor, option[agentdv1.WaitFor]{"terminal", agentdv1.WaitFor_WAIT_FOR_TERMINAL}), "wait",
 		"show nothing until then; the exit code tells how the task ended")
-	flags.DurationVar(&o.timeout, "timeout", 0, "longest wait of --wait (default none)")
+	flags.DurationVar(&o.timeout, "timeout", 0, "longest `DURATION` of --wait (default none)")
 	c.MarkFlagsMutuallyExclusive("from", "tail")
 	return a.command(c, func(ctx context.Context, args []string) error {
 		if o.deltas && !o.follow {

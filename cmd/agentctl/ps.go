@@ -30,7 +30,7 @@ func (a *app) psCommand() *cobra.Command {
 		option[agentdv1.TaskState]{"completed", agentdv1.TaskState_TASK_STATE_COMPLETED},
 		option[agentdv1.TaskState]{"failed", agentdv1.TaskState_TASK_STATE_FAILED},
 		option[agentdv1.TaskState]{"killed", agentdv1.TaskState_TASK_STATE_KILLED}), "state", "only tasks in this state")
-	flags.StringVar(&req.ParentTaskId, "parent", "", "only children of this task")
+	flags.StringVar(&req.ParentTaskId, "parent", "", "only children of this `TASK`")
 	return a.command(c, func(ctx context.Context, _ []string) error {
 		req.Team = a.team
 		req.Living = !all && req.GetState() == agentdv1.TaskState_TASK_STATE_UNSPECIFIED

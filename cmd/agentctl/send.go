@@ -18,7 +18,7 @@ func (a *app) sendCommand() *cobra.Command {
 		Use:   "send TO TEXT",
 		Short: "Give a message to a living task",
 		Long:  "send gives a message to a living task, which takes it at its next step. TEXT `-` reads stdin.",
-		Args:  cobra.ExactArgs(2),
+		Args:  takes("TO", "TEXT"),
 	}
 	flags := c.Flags()
 	flags.Var(choose(&req.Until,
@@ -27,7 +27,7 @@ func (a *app) sendCommand() *cobra.Command {
 		"wait until the message has come so far")
 	flags.Var(choose(&req.Delivery, option[agentdv1.Delivery]{"step", agentdv1.Delivery_DELIVERY_STEP}), "delivery",
 		"when the task takes it (default step)")
-	flags.StringVar(&req.RequestId, "request-id", "", "makes a retry return the first outcome (default random)")
+	flags.StringVar(&req.RequestId, "request-id", "", "`ID` that makes a retry return the first outcome (default random)")
 	return a.command(c, func(ctx context.Context, args []string) error {
 		text, err := a.text("TEXT", args[1])
 		if err != nil {

@@ -195,6 +195,6 @@ func findingText(f *agentdv1.Finding) string {
 
 // usageLine is what a task consumed, such as `00:12  3.4k tok  5 steps  4 tool calls`.
 func usageLine(u *agentdv1.Usage) string {
-	return fmt.Sprintf("%s  %s  %d steps  %d tool calls",
-		clock(u.GetWallTime().AsDuration()), tokens(spent(u)), u.GetSteps(), u.GetToolCalls())
+	return fmt.Sprintf("%s  %s  %s  %s", clock(u.GetWallTime().AsDuration()), tokens(spent(u)),
+		count(u.GetSteps(), "step", "steps"), count(u.GetToolCalls(), "tool call", "tool calls"))
 }

@@ -35,13 +35,13 @@ type spawnFlags struct {
 }
 
 func (s *spawnFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&s.agent, "agent", "", "agent definition (default general)")
-	flags.StringVar(&s.model, "model", "", "model (default the daemon's)")
-	flags.StringVar(&s.workspace, "workspace", "", "directory to work in (default the repository around this one, or this one)")
-	flags.StringVar(&s.parent, "parent", "", "living task that the new one belongs to, and ends with")
-	flags.StringVar(&s.description, "description", "", "one line for people (default the start of the prompt)")
-	flags.StringVar(&s.requestID, "request-id", "", "makes a retry return the first outcome (default random)")
-	flags.DurationVar(&s.timeout, "timeout", 0, "end the task with TIMEOUT after this time")
+	flags.StringVar(&s.agent, "agent", "", "`NAME` of an agent definition (default general)")
+	flags.StringVar(&s.model, "model", "", "`NAME` of a model (default the daemon's)")
+	flags.StringVar(&s.workspace, "workspace", "", "`DIR` to work in (default the repository around this one, or this one)")
+	flags.StringVar(&s.parent, "parent", "", "living `TASK` that the new one belongs to, and ends with")
+	flags.StringVar(&s.description, "description", "", "one `LINE` for people (default the start of the prompt)")
+	flags.StringVar(&s.requestID, "request-id", "", "`ID` that makes a retry return the first outcome (default random)")
+	flags.DurationVar(&s.timeout, "timeout", 0, "end the task with TIMEOUT after this `DURATION`")
 	flags.BoolVar(&s.cancelOnDisconnect, "cancel-on-disconnect", false, "stop the task when agentctl goes away")
 	flags.Var(&s.budget, "budget", "bounds: steps=N, tokens=N, wall=DURATION, max_steps=N (a turn)")
 	flags.Var(&s.inputs, "input", "a named text beside the prompt; repeatable")
@@ -53,7 +53,7 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run PROMPT",
 		Short: "Run an agent to its end and print the result",
 		Long:  "run spawns an agent, tells its progress on stderr and prints its result on stdout. PROMPT `-` reads stdin.",
-		Args:  cobra.ExactArgs(1),
+		Args:  takes("PROMPT"),
 	}
 	s.register(c.Flags())
 	return a.command(c, func(ctx context.Context, args []string) error {
@@ -86,7 +86,7 @@ func (a *app) spawnCommand() *cobra.Command {
 		Use:   "spawn PROMPT",
 		Short: "Start an agent and show its transcript, or leave it running",
 		Long:  "spawn starts an agent and shows its transcript to the end. With --detach it prints the task's id alone. PROMPT `-` reads stdin.",
-		Args:  cobra.ExactArgs(1),
+		Args:  takes("PROMPT"),
 	}
 	s.register(c.Flags())
 	c.Flags().BoolVar(&s.detach, "detach", false, "print the task's id once it is durable, and leave it running")
@@ -118,6 +118,11 @@ func (a *app) spawn(ctx context.Context, s *spawnFlags, prompt string, show func
 	}
 	f := a.spawning(req, show)
 	err = f.follow(ctx)
+	if reason(err) == noModel {
+		if err = a.giveModel(ctx, err); err == nil {
+			err = f.follow(ctx)
+		}
+	}
 	if err != nil && ctx.Err() != nil {
 		return nil, a.interrupted(ctx, f, req)
 	}

@@ -43,10 +43,10 @@ func (a *app) stopCommand() *cobra.Command {
 		option[agentdv1.StopLevel]{"cancel", agentdv1.StopLevel_STOP_LEVEL_CANCEL},
 		option[agentdv1.StopLevel]{"kill", agentdv1.StopLevel_STOP_LEVEL_KILL}), "level",
 		"finish the step and report, end the step, or end at once (default wrap-up)")
-	flags.StringVar(&s.reason, "reason", "", "why, for people")
-	flags.StringVar(&s.requestID, "request-id", "", "makes a retry return the first outcome (default random)")
-	flags.DurationVar(&s.wrapUp, "wrap-up-timeout", 0, "time before wrap-up becomes cancel (default 30s)")
-	flags.DurationVar(&s.abort, "cancel-timeout", 0, "time before cancel becomes kill (default 10s)")
+	flags.StringVar(&s.reason, "reason", "", "`TEXT` for people: why")
+	flags.StringVar(&s.requestID, "request-id", "", "`ID` that makes a retry return the first outcome (default random)")
+	flags.DurationVar(&s.wrapUp, "wrap-up-timeout", 0, "`DURATION` before wrap-up becomes cancel (default 30s)")
+	flags.DurationVar(&s.abort, "cancel-timeout", 0, "`DURATION` before cancel becomes kill (default 10s)")
 	c.MarkFlagsMutuallyExclusive("all", "request-id")
 	return a.command(c, func(ctx context.Context, args []string) error {
 		if s.all {
@@ -137,6 +137,7 @@ func (a *app) noteStop(id string, r *agentdv1.TaskStopResponse) error {
 	}
 	p := r.GetProgress()
 	level := strings.TrimPrefix(p.GetLevel().String(), "STOP_LEVEL_")
-	a.note("%s stopping (%s): %d tasks left, %d processes killed", id, level, p.GetTasksRemaining(), p.GetProcessesReaped())
+	a.note("%s stopping (%s): %s left, %s killed", id, level,
+		count(p.GetTasksRemaining(), "task", "tasks"), count(p.GetProcessesReaped(), "process", "processes"))
 	return nil
 }

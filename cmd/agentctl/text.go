@@ -67,6 +67,9 @@ func callLine(call *agentdv1.ToolCall) string {
 			}
 		}
 	}
+	if arguments == "" || arguments == "{}" {
+		return oneLine(call.GetName(), 100)
+	}
 	return oneLine(call.GetName()+": "+arguments, 100)
 }
 
@@ -134,4 +137,12 @@ func isTerminal(w any) bool {
 func writeIndented(w io.Writer, first, text string) {
 	indent := strings.Repeat(" ", utf8.RuneCountInString(first))
 	fmt.Fprintf(w, "%s%s\n", first, strings.ReplaceAll(text, "\n", "\n"+indent))
+}
+
+// count is a number of things, such as `1 step` or `2 steps`.
+func count[N int | int32 | int64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -29,7 +29,14 @@ func main() {
 	}
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	if err := newRoot().ExecuteContext(ctx); err != nil {
+	running := false
+	root := newRoot()
+	root.PersistentPreRun = func(*cobra.Command, []string) { running = true }
+	err := root.ExecuteContext(ctx)
+	if err != nil && !running { // cobra refused the command line before a command ran
+		err = errdefs.New(errdefs.InvalidArgument, errdefs.BadArgument, "", "%v; see agentd --help", err)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "agentd:", errdefs.Text(err))
 		os.Exit(exitCode(err))
 	}
@@ -50,8 +57,9 @@ func exitCode(err error) int {
 		return 4
 	case errdefs.Unavailable:
 		return 8
+	default:
+		return 1
 	}
-	return 1
 }
 
 func newRoot() *cobra.Command {
@@ -64,9 +72,6 @@ func newRoot() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd) },
 	}
 	root.SetVersionTemplate("agentd {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return errdefs.New(errdefs.InvalidArgument, errdefs.BadArgument, "", "%v; see agentd --help", err)
-	})
 	config.Flags(root.Flags())
 	root.AddCommand(newConfig(), newStore(), newModelServer())
 	return root
@@ -83,8 +88,13 @@ func serve(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	log := newLog(c)
+	stop := context.AfterFunc(cmd.Context(), func() {
+		log.Info("agentd stops: steps at work may finish; a second signal ends it at once")
+	})
+	defer stop()
 	return daemon.Run(cmd.Context(), daemon.Options{
-		Config: c, Version: version(), Latch: []string{"/proc/self/exe", latchName}, Log: newLog(c),
+		Config: c, Version: version(), Latch: []string{"/proc/self/exe", latchName}, Log: log,
 	})
 }
 
@@ -97,8 +107,12 @@ func newLog(c config.Config) *slog.Logger {
 }
 
 func newConfig() *cobra.Command {
+	var requireModel bool
 	cmd := &cobra.Command{
-		Use: "config", Short: "Print the configuration in force, with the source of each value", Args: cobra.NoArgs,
+		Use: "config", Short: "Print the configuration in force, with the source of each value",
+		Long: "config prints the configuration that agentd would run with, as an agentd.yaml, with the source of each value\n" +
+			"beside it. The provider's key is masked.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd)
 			if err != nil {
@@ -108,11 +122,17 @@ func newConfig() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
-			return err
+			if _, err := fmt.Fprint(cmd.OutOrStdout(), text); err != nil {
+				return err
+			}
+			if requireModel && !c.ModelConfigured() {
+				return errdefs.New(errdefs.FailedPrecondition, errdefs.ModelNotConfigured, "", "%s", c.ModelMissing())
+			}
+			return nil
 		},
 	}
 	config.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&requireModel, "require-model", false, "exit with 4 when no model is configured")
 	return cmd
 }
 

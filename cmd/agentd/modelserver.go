@@ -27,6 +27,9 @@ func newModelServer() *cobra.Command {
 			"key. It refuses any history that the real API would refuse. docs/scripted-model.md describes the rules.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return errdefs.BadField("script", "name the file with the rules: --script FILE")
+			}
 			s, err := script.Load(file)
 			if err != nil {
 				return errdefs.New(errdefs.InvalidArgument, errdefs.BadArgument, file, "%v", err)
@@ -34,9 +37,8 @@ func newModelServer() *cobra.Command {
 			return serveModel(cmd, s, address)
 		},
 	}
-	cmd.Flags().StringVar(&file, "script", "", "YAML file with the rules")
-	cmd.Flags().StringVar(&address, "listen", "127.0.0.1:0", "loopback address to listen on; port 0 picks a free one")
-	_ = cmd.MarkFlagRequired("script") // the flag exists
+	cmd.Flags().StringVar(&file, "script", "", "YAML `FILE` with the rules")
+	cmd.Flags().StringVar(&address, "listen", "127.0.0.1:0", "loopback `IP:PORT` to listen on; port 0 picks a free one")
 	return cmd
 }
 

@@ -11,7 +11,10 @@ import (
 )
 
 func newStore() *cobra.Command {
-	store := &cobra.Command{Use: "store", Short: "Look after the store while no daemon holds it", Args: cobra.NoArgs}
+	store := &cobra.Command{
+		Use: "store", Short: "Look after the store while no daemon holds it", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // without it cobra takes any word
+	}
 	check := &cobra.Command{
 		Use: "check", Short: "Walk the whole store: every page, every checksum",
 		Long: "Check walks the whole store and prints each problem on a line of its own, then a summary. It exits with 1\n" +

@@ -105,16 +105,24 @@ func (s Secret) Reveal() string { return string(s) }
 
 // ModelConfigured tells whether agents have a model to ask (N6): one is named, and there is a key or a base URL that
 // somebody chose.
-func (c Config) ModelConfigured() bool { return c.ModelHint() == "" }
+func (c Config) ModelConfigured() bool { return c.ModelMissing() == "" }
 
-// ModelHint tells what to do so that a model is configured; empty when one is.
+// ModelHint tells what to do so that the running daemon has a model; empty when it has one.
 func (c Config) ModelHint() string {
+	if missing := c.ModelMissing(); missing != "" {
+		return missing + ", and restart agentd"
+	}
+	return ""
+}
+
+// ModelMissing tells what is missing to have a model; empty when nothing is.
+func (c Config) ModelMissing() string {
 	switch {
 	case c.Model == "":
-		return "no model is configured: name one with --model NAME or the variable AGENTD_MODEL, and restart agentd"
+		return "no model is configured: name one with agentd --model NAME or the variable AGENTD_MODEL"
 	case c.APIKey == "" && c.sources["base_url"] == fromDefault:
 		return fmt.Sprintf("the model %s has no provider: set the variable %s to your key, or give the URL of a server"+
-			" that needs none with --base-url URL or the variable AGENTD_BASE_URL, and restart agentd", c.Model, c.APIKeyEnv)
+			" that needs none with --base-url URL or the variable AGENTD_BASE_URL", c.Model, c.APIKeyEnv)
 	}
 	return ""
 }

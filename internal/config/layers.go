@@ -30,11 +30,14 @@ func flagLayer(set *pflag.FlagSet) layer {
 		if flag == nil || !flag.Changed {
 			return nil, "", nil
 		}
-		source := "flag --" + f.flag()
-		if several, ok := flag.Value.(pflag.SliceValue); ok {
+		source, value := "flag --"+f.flag(), flag.Value
+		if named, ok := value.(argument); ok {
+			value = named.Value
+		}
+		if several, ok := value.(pflag.SliceValue); ok {
 			return several.GetSlice(), source, nil
 		}
-		return flag.Value.String(), source, nil
+		return value.String(), source, nil
 	}
 }
 

@@ -32,17 +32,16 @@ type Surroundings struct {
 func Flags(set *pflag.FlagSet) {
 	set.String(configFlag, "", "`FILE` to read; without it $XDG_CONFIG_HOME/agentd/agentd.yaml when that exists")
 	for _, f := range fields() {
-		usage := f.usage
-		if f.arg != "" {
-			usage = "`" + f.arg + "`: " + usage
-		}
 		switch {
 		case f.boolean():
-			set.Bool(f.flag(), false, usage)
+			set.Bool(f.flag(), false, f.usage)
 		case f.list():
-			set.StringArray(f.flag(), nil, usage)
+			set.StringArray(f.flag(), nil, f.usage)
 		default:
-			set.String(f.flag(), "", usage)
+			set.String(f.flag(), "", f.usage)
+		}
+		if flag := set.Lookup(f.flag()); f.arg != "" {
+			flag.Value, flag.DefValue = argument{flag.Value, f.arg}, ""
 		}
 		if f.hidden {
 			// The only error is an unknown flag, and it was just added.
@@ -50,6 +49,15 @@ func Flags(set *pflag.FlagSet) {
 		}
 	}
 }
+
+// argument is a flag's value that the help shows as the table names it.
+type argument struct {
+	pflag.Value
+	name string
+}
+
+// Type is the name.
+func (a argument) Type() string { return a.name }
 
 // Load makes the configuration from set, whose flags Flags added and somebody parsed, the environment and the file.
 // Its errors, of kind InvalidArgument, name each wrong field and what to do, all at once.

@@ -36,8 +36,8 @@ func (c Config) remarks() string {
 		key = "none"
 	}
 	text := fmt.Sprintf("# the provider's key: %s (variable %s)\n", key, c.APIKeyEnv)
-	if hint := c.ModelHint(); hint != "" {
-		text += "# " + hint + "\n"
+	if missing := c.ModelMissing(); missing != "" {
+		text += "# " + missing + "\n"
 	}
 	return text
 }

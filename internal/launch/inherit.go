@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// inheritedFlags turns this shell's configuration of the daemon into flags, for its environment is not inherited.
-// AGENTD_LISTEN is left out, because the daemon must listen where it is looked for, and AGENTD_ENV_PASS, because the
-// variables that it names are not there.
+// inheritedFlags turns this shell's variables AGENTD_* into flags, for the daemon does not inherit them: they rank above
+// the file in either form. AGENTD_LISTEN is left out, because the daemon must listen where it is looked for, and
+// AGENTD_ENV_PASS, because the variables that it names are not there.
 func inheritedFlags(getenv func(string) string) []string {
 	var flags []string
 	for _, name := range []string{
@@ -15,9 +15,6 @@ func inheritedFlags(getenv func(string) string) []string {
 		"path", "lang", "tz", "log-level", "log-format",
 	} {
 		value := getenv("AGENTD_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
-		if name == "base-url" && value == "" {
-			value = getenv("OPENAI_BASE_URL")
-		}
 		if value == "" {
 			continue
 		}
@@ -52,17 +49,14 @@ func absolute(path string) string {
 	return abs
 }
 
-// inheritedEnv keeps of environ what an auto-started daemon may have: PATH, LANG, TZ, HOME, XDG_* and the variable
-// that holds the key of the model (empty: OPENAI_API_KEY).
+// inheritedEnv keeps of environ what an auto-started daemon may have: PATH, LANG, TZ, HOME, XDG_*, OPENAI_BASE_URL
+// (docs/adr/0003), and the variable keyName, which holds the key of the model.
 func inheritedEnv(environ []string, keyName string) []string {
-	if keyName == "" {
-		keyName = "OPENAI_API_KEY"
-	}
 	var kept []string
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
 		switch name {
-		case "PATH", "LANG", "TZ", "HOME", keyName:
+		case "PATH", "LANG", "TZ", "HOME", "OPENAI_BASE_URL", keyName:
 			kept = append(kept, kv)
 		default:
 			if strings.HasPrefix(name, "XDG_") {

@@ -18,8 +18,12 @@ func TestInheritedFlags(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("flags %v, want %v", got, want)
 	}
-	env := inheritedEnv([]string{"KEY=1", "OPENAI_API_KEY=2", "TZ=UTC", "AGENTD_MODEL=m", "XDGX=1"}, "KEY")
-	if want := []string{"KEY=1", "TZ=UTC"}; !slices.Equal(env, want) {
+	vars["AGENTD_BASE_URL"] = "" // then OPENAI_BASE_URL counts, but it ranks below the file
+	if got := inheritedFlags(func(name string) string { return vars[name] }); strings.Contains(strings.Join(got, " "), "base-url") {
+		t.Errorf("flags %v: OPENAI_BASE_URL must not outrank the file", got)
+	}
+	env := inheritedEnv([]string{"KEY=1", "OPENAI_API_KEY=2", "OPENAI_BASE_URL=u", "TZ=UTC", "AGENTD_MODEL=m", "XDGX=1"}, "KEY")
+	if want := []string{"KEY=1", "OPENAI_BASE_URL=u", "TZ=UTC"}; !slices.Equal(env, want) {
 		t.Errorf("environment %v, want %v", env, want)
 	}
 }

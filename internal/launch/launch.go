@@ -5,7 +5,6 @@ package launch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -25,54 +24,6 @@ const (
 	// lockTimeout bounds the wait for another agentctl that is building or starting a daemon.
 	lockTimeout = 5 * time.Minute
 )
-
-// Ensure makes sure that a daemon answers on the default socket: it finds or builds agentd and starts it detached
-// when none does. However many processes call it at once, one daemon is the result. What it does is told on progress.
-func Ensure(ctx context.Context, progress io.Writer) error {
-	socket := SocketPath()
-	if err := CheckSocketPath(socket); err != nil {
-		return err
-	}
-	if err := MakeSocketDir(); err != nil {
-		return err
-	}
-	if Answers(ctx, socket) {
-		return nil
-	}
-	unlock, err := lock(ctx, socket+".start")
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if Answers(ctx, socket) {
-		return nil // another agentctl has started it meanwhile
-	}
-	return startDetached(ctx, socket, progress)
-}
-
-// startDetached starts the daemon of the default socket and leaves it running.
-func startDetached(ctx context.Context, socket string, progress io.Writer) error {
-	stateDir, err := inheritedStateDir(os.Getenv)
-	if err != nil {
-		return err
-	}
-	binary, err := Binary(ctx, progress)
-	if err != nil {
-		return err
-	}
-	daemon, err := Start(ctx, Options{
-		Binary:   binary,
-		StateDir: stateDir,
-		Socket:   socket,
-		Args:     append(inheritedFlags(os.Getenv), "--auto-started"),
-		Env:      inheritedEnv(os.Environ(), os.Getenv("AGENTD_API_KEY_ENV")),
-	})
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(progress, "started agentd (pid %d)\n", daemon.PID())
-	return nil
-}
 
 // Answers tells whether a gRPC server speaks on the socket. A left-over socket, or one whose owner does not serve
 // within a second, does not answer.

@@ -23,11 +23,16 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"agentd": fakeDaemon, "ensure": ensureMain})
 }
 
-// ensureMain is all that agentctl does to have a daemon.
+// ensureMain is all that agentctl does to have a daemon; with a pid, to have one with a model instead of that one.
 func ensureMain() {
 	ctx, cancel := signalContext()
 	defer cancel()
-	if err := Ensure(ctx, os.Stderr); err != nil {
+	err := Ensure(ctx, os.Stderr)
+	if len(os.Args) > 1 && err == nil {
+		pid, _ := strconv.Atoi(os.Args[1])
+		err = RestartForModel(ctx, pid, os.Stderr)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -39,6 +44,9 @@ func fakeDaemon() {
 	for _, arg := range os.Args[1:] {
 		name, value, _ := strings.Cut(arg, "=")
 		flags[name] = value
+	}
+	if os.Args[1] == "config" {
+		fakeConfig(flags)
 	}
 	if os.Args[1] == "model-server" {
 		fmt.Printf("listening on http://127.0.0.1:1/v1?script=%s\n", flags["--script"])
@@ -57,15 +65,33 @@ func fakeDaemon() {
 	starts, _ := os.OpenFile(filepath.Join(dir, "starts"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	cwd, _ := os.Getwd()
 	fmt.Fprintln(starts, os.Getpid(), cwd, strings.Join(os.Args[1:], " "))
-	os.WriteFile(filepath.Join(dir, "env"), []byte(strings.Join(os.Environ(), "\n")), 0o600)
+	_ = os.WriteFile(filepath.Join(dir, "env"), []byte(strings.Join(os.Environ(), "\n")), 0o600)
 	socket := strings.TrimPrefix(flags["--listen"], "unix://")
-	os.Remove(socket)
+	_ = os.Remove(socket)
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	grpc.NewServer().Serve(listener)
+	_ = grpc.NewServer().Serve(listener)
+}
+
+// fakeConfig is `agentd config`: the model comes from the flag alone, and there is a file with another key's variable.
+func fakeConfig(flags map[string]string) {
+	_, require := flags["--require-model"]
+	switch {
+	case flags["--max-running"] == "many":
+		fmt.Fprintln(os.Stderr, "agentd: max_running: no number")
+		syscall.Exit(2)
+	case require && flags["--model"] == "":
+		fmt.Fprintln(os.Stderr, "agentd: no model")
+		syscall.Exit(4)
+	case flags["--config"] != "":
+		fmt.Println("model: m # file\napi_key_env: KEY_OF_FILE # file")
+	default:
+		fmt.Println("api_key_env: OPENAI_API_KEY # default")
+	}
+	syscall.Exit(0) // os.Exit takes a second with -race
 }
 
 // home is a user's environment in a directory of the test; its daemons are killed at the end.
@@ -79,11 +105,11 @@ func newHome(t *testing.T, extra ...string) *home {
 	h := &home{dir: t.TempDir()}
 	h.env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + h.dir, "XDG_STATE_HOME=" + h.dir, "OPENAI_API_KEY=sk-1",
-		"SECRET=s", "HTTPS_PROXY=p", "LANG=C.UTF-8",
+		"SECRET=s", "HTTPS_PROXY=p", "LANG=C.UTF-8", "GORACE=atexit_sleep_ms=0", // or a second for each process, with -race
 	}, extra...)
 	t.Cleanup(func() {
 		for _, start := range h.starts(t) {
-			syscall.Kill(start.pid, syscall.SIGKILL)
+			_ = syscall.Kill(start.pid, syscall.SIGKILL)
 		}
 	})
 	return h
@@ -112,8 +138,8 @@ func (h *home) starts(t *testing.T) []start {
 	return all
 }
 
-func (h *home) ensure() *exec.Cmd {
-	cmd := exec.Command("ensure")
+func (h *home) ensure(args ...string) *exec.Cmd {
+	cmd := exec.Command("ensure", args...)
 	cmd.Env = h.env
 	return cmd
 }
@@ -154,11 +180,11 @@ func TestAutoStartedDaemonGetsLittleOfTheShell(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if got := strings.Join(names, " "); got != "LANG OPENAI_API_KEY PATH XDG_RUNTIME_DIR XDG_STATE_HOME" {
+	if got := strings.Join(names, " "); got != "LANG OPENAI_API_KEY OPENAI_BASE_URL PATH XDG_RUNTIME_DIR XDG_STATE_HOME" {
 		t.Errorf("the daemon's environment has %s", got)
 	}
 	line := h.starts(t)[0].line
-	for _, want := range []string{" / ", " --base-url=http://127.0.0.1:9/v1", " --model=m", " --auto-started"} {
+	for _, want := range []string{" / ", " --model=m", " --auto-started"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("the daemon was started without %q: %s", want, line)
 		}
@@ -181,11 +207,11 @@ func TestSocketOfAKilledDaemonDoesNotHinderTheNext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		syscall.Kill(pid, syscall.SIGKILL)
+		_ = syscall.Kill(pid, syscall.SIGKILL)
 		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 5000); err != nil {
 			t.Fatal(err)
 		}
-		unix.Close(fd)
+		_ = unix.Close(fd)
 	}
 }
 
@@ -234,11 +260,59 @@ func TestStartModelServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Kill()
+	defer func() { _ = server.Kill() }()
 	if want := "http://127.0.0.1:1/v1?script=/x.yaml"; server.URL != want {
 		t.Errorf("URL %s, want %s", server.URL, want)
 	}
 	if _, err := StartModelServer(t.Context(), "/bin/true", "/x", filepath.Join(t.TempDir(), "log")); err == nil {
 		t.Error("a program that says nothing counts as a model server")
+	}
+}
+
+func TestDaemonWithoutModelIsReplaced(t *testing.T) {
+	h := newHome(t)
+	says := func(pid int, ok bool) string {
+		t.Helper()
+		out, err := h.ensure(strconv.Itoa(pid)).CombinedOutput()
+		if (err == nil) != ok {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	says(0, true) // starts it
+	first := h.starts(t)[0].pid
+	if got := says(first, false); got != "no model\n" || len(h.starts(t)) != 1 {
+		t.Errorf("a shell without a model: %q, %v", got, h.starts(t))
+	}
+	h.env = append(h.env, "AGENTD_MODEL=m")
+	if got := says(os.Getpid(), true); got != "" || len(h.starts(t)) != 1 {
+		t.Errorf("a process that does not listen: %q, %v", got, h.starts(t))
+	}
+	want := fmt.Sprintf("restarting agentd (pid %d): ", first)
+	if got := says(first, true); !strings.Contains(got, want) {
+		t.Errorf("a shell with a model: %q, want %q", got, want)
+	}
+	starts := h.starts(t) // of daemons that got the lock, so the first has let go of it
+	if len(starts) != 2 || !strings.Contains(starts[1].line, "--model=m") {
+		t.Errorf("starts: %v", starts)
+	}
+}
+
+func TestVariableOfTheKeyMayStandInTheFile(t *testing.T) {
+	h := newHome(t, "AGENTD_CONFIG=/file.yaml", "KEY_OF_FILE=sk-2")
+	if out, err := h.ensure().CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	env, err := os.ReadFile(filepath.Join(h.dir, "agentd", "env"))
+	if err != nil || !strings.Contains(string(env), "KEY_OF_FILE=sk-2") || strings.Contains(string(env), "OPENAI_API_KEY") {
+		t.Errorf("the daemon's environment: %v %s", err, env)
+	}
+}
+
+func TestWrongConfigurationIsToldBeforeAStart(t *testing.T) {
+	h := newHome(t, "AGENTD_MAX_RUNNING=many")
+	out, err := h.ensure().CombinedOutput()
+	if err == nil || string(out) != "max_running: no number\n" || len(h.starts(t)) != 0 {
+		t.Errorf("%v: %s", err, out)
 	}
 }

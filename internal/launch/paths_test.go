@@ -26,13 +26,13 @@ func TestSocketDirIsOnesOwn(t *testing.T) {
 	if stat, err := os.Stat(own); err != nil || stat.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v, %v", stat.Mode(), err)
 	}
-	os.Chmod(own, 0o750)
+	_ = os.Chmod(own, 0o750)
 	if err := MakeSocketDir(); err == nil {
 		t.Error("a directory that others may enter is taken")
 	}
-	os.Remove(own)
-	os.Mkdir(filepath.Join(dir, "real"), 0o700)
-	os.Symlink("real", own)
+	_ = os.Remove(own)
+	_ = os.Mkdir(filepath.Join(dir, "real"), 0o700)
+	_ = os.Symlink("real", own)
 	if err := MakeSocketDir(); err == nil {
 		t.Error("a link is taken for the directory")
 	}

@@ -25,6 +25,11 @@ type Options struct {
 	Env      []string // its whole environment
 }
 
+// flags are all flags of the daemon.
+func (o Options) flags() []string {
+	return append([]string{"--state-dir=" + o.StateDir, "--listen=unix://" + o.Socket}, o.Args...)
+}
+
 // Process is a process that this program started, in a session of its own.
 type Process struct {
 	cmd *exec.Cmd
@@ -82,8 +87,7 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.Unspecified, o.StateDir, "the state directory can't be made")
 	}
-	args := append([]string{"--state-dir=" + o.StateDir, "--listen=unix://" + o.Socket}, o.Args...)
-	process, err := spawn(ctx, o.Binary, args, o.Env, filepath.Join(o.StateDir, "agentd.log"), nil)
+	process, err := spawn(ctx, o.Binary, o.flags(), o.Env, filepath.Join(o.StateDir, "agentd.log"), nil)
 	if err != nil {
 		return nil, err
 	}

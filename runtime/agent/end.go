@@ -58,15 +58,11 @@ func (a *Agent) goOn(ctx context.Context, used task.Usage, bodies []task.Body) e
 func (a *Agent) naturalEnd(t task.Task) task.Finish {
 	switch {
 	case t.Stop != nil:
-		return stopFinish(*t.Stop)
+		return t.Stop.Finish()
 	case a.History.wrapUp != 0:
 		return task.Finish{State: task.Failed, Reason: a.History.wrapUp}
 	}
 	return task.Finish{State: task.Completed, Reason: task.Done}
-}
-
-func stopFinish(s task.StopOrder) task.Finish {
-	return task.Finish{State: s.State, Reason: s.Reason, Error: s.Message}
 }
 
 // errOvertaken says that the task changed or got mail while its end was being written: decide again.
@@ -140,7 +136,7 @@ func (a *Agent) interrupted(ctx context.Context) error {
 			bodies = append(bodies, unanswered(c, a.History.started[c.ID]))
 		}
 	}
-	return a.end(ctx, bodies, used, stopFinish(*row.Value.Stop))
+	return a.end(ctx, bodies, used, row.Value.Stop.Finish())
 }
 
 // unanswered answers a call that a stop overtook.

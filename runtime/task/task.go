@@ -173,6 +173,9 @@ func (o StopOrder) Patience() time.Duration {
 	return o.CancelTimeout
 }
 
+// Finish is the end that the stop leads to.
+func (o StopOrder) Finish() Finish { return Finish{State: o.State, Reason: o.Reason, Error: o.Message} }
+
 // Default bounds of a task.
 const (
 	DefaultMaxSteps      = 30               // model calls a turn (R5)

@@ -15,6 +15,23 @@ const (
 	MaxTakeBytes = 64 << 10
 )
 
+// Bounds of what a mailbox holds unread (M11). Many senders at once may go over them by a message each.
+const (
+	MaxUnread      = 1000
+	MaxUnreadBytes = 4 << 20
+)
+
+// Unread is what a mailbox holds that was not taken.
+type Unread struct {
+	Messages int64
+	Bytes    int64 // of their texts
+}
+
+// Fits tells whether the mailbox takes one more text.
+func (u Unread) Fits(text string) bool {
+	return u.Messages < MaxUnread && u.Bytes+int64(len(text)) <= MaxUnreadBytes
+}
+
 // FromUser is the sender of a client's mail (N5).
 const FromUser = "user"
 

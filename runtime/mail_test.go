@@ -3,11 +3,13 @@ package runtime_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/mailbox"
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/tool"
@@ -100,5 +102,37 @@ func TestMailToQueuedStoppingAndEnded(t *testing.T) {
 				h.t.Errorf("mail to nobody: %v", err)
 			}
 		}, slots(1), with(deaf))
+	})
+}
+
+// proves M11
+// case MSG-13: a burst is delivered in order up to the bound and refused beyond it; room comes back as mail is taken.
+func TestMailboxIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		inside(t, play(call("gate", "{}"), text("read it")), func(h *house) {
+			id := h.spawn("x")
+			<-g.entered
+			want := []string{"x"}
+			for i := range mailbox.MaxUnread {
+				want = append(want, fmt.Sprint("mail ", i))
+				h.must(h.send(id, want[i+1]))
+			}
+			if err := h.send(id, "one too many"); !errdefs.Is(err, errdefs.MailboxFull) {
+				h.t.Errorf("beyond the bound: %v", err)
+			}
+			close(g.open)
+			h.ended(id, task.Completed, task.Done)
+			if got := h.inputs(id); !slices.Equal(got, want) {
+				h.t.Errorf("%d inputs, not the %d accepted in order", len(got), len(want))
+			}
+			row, err := h.journal.Task(context.Background(), id)
+			h.must(err)
+			inbox, err := h.journal.Inbox(context.Background(), row.Value.Team, id)
+			h.must(err)
+			if inbox.Value != (mailbox.Unread{}) {
+				h.t.Errorf("after all was taken: %+v", inbox.Value)
+			}
+		}, with(g.tool("gate")))
 	})
 }

@@ -58,6 +58,14 @@ func (s *Supervisor) Send(ctx context.Context, req SendRequest) (messageID strin
 		if err != nil {
 			return "", err
 		}
+		inbox, err := s.cfg.Journal.Inbox(ctx, row.Value.Team, to)
+		if err != nil {
+			return "", err
+		}
+		if !inbox.Value.Fits(req.Text) {
+			return "", errdefs.New(errdefs.ResourceExhausted, errdefs.MailboxFull, string(to),
+				"task %s has %d unread messages (%d bytes); send again when it has taken some", to, inbox.Value.Messages, inbox.Value.Bytes)
+		}
 		id, err := s.accept(ctx, row, live, req, r)
 		if !errdefs.Is(err, errdefs.Conflict) {
 			return id, err

@@ -34,10 +34,14 @@ func BenchmarkEcho(b *testing.B) {
 // BenchmarkSend is a durable message: its row, its recipient's count, its feed row, acknowledged.
 func BenchmarkSend(b *testing.B) {
 	r := newRig(b, benchRules, 16)
-	to := (&load{rig: r}).spawnPrompt("busy", "wait")
-	each(b, func(ctx context.Context, _ int64) error {
+	const fill = 900 // within a mailbox's bound
+	to := make([]string, b.N/fill+1)
+	for i := range to {
+		to[i] = (&load{rig: r}).spawnPrompt(fmt.Sprint("busy-", i), "wait")
+	}
+	each(b, func(ctx context.Context, n int64) error {
 		stream, err := r.agents.SendMessage(ctx, &agentdv1.SendMessageRequest{
-			To: to, Body: &agentdv1.SendMessageRequest_Text{Text: "a message of some length, as people write them"},
+			To: to[(n-1)/fill], Body: &agentdv1.SendMessageRequest_Text{Text: "a message of some length, as people write them"},
 		})
 		if err == nil {
 			_, err = stream.Recv()

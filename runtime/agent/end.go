@@ -37,7 +37,7 @@ func (a *Agent) endTurn(ctx context.Context, entry *task.Assistant) (ended bool,
 			if len(mail) > 0 {
 				return false, a.goOn(ctx, used, bodies)
 			}
-			b.GuardInbox(a.Task.ID, inbox)
+			b.GuardInbox(a.Task.ID, inbox.Rev)
 		}
 		if err := a.finish(ctx, b, row, bodies, used, finish); !errors.Is(err, errOvertaken) {
 			return err == nil, err

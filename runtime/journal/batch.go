@@ -100,7 +100,7 @@ func (b *Batch) GuardTask(row Row[task.Task]) { b.guard(taskKey(row.Value.ID), r
 // GuardLive makes the batch fail with Conflict when the task ended or got another loop since the row was read.
 func (b *Batch) GuardLive(id task.ID, rev store.Pos) { b.guard(liveKey(id), rev) }
 
-// GuardInbox makes the batch fail with Conflict when mail was accepted since the revision was read.
+// GuardInbox makes the batch fail with Conflict when mail was accepted or taken since the revision was read.
 func (b *Batch) GuardInbox(id task.ID, rev store.Pos) { b.guard(inboxKey(id), rev) }
 
 // PutLive writes the live record of a new start.
@@ -168,9 +168,12 @@ func (b *Batch) Send(to task.ID, live store.Pos, m mailbox.Message) {
 func (b *Batch) Take(id task.ID, box Row[mailbox.Box], mail []mailbox.Message, next mailbox.Box) {
 	b.guard(mailboxKey(id), box.Rev)
 	b.op(store.Put, mailboxKey(id), &storev1.MailboxRow{Low: next.Low, Taken: next.Taken})
+	taken := []int64{0, 0}
 	for _, m := range mail {
 		b.Append(id, &task.Input{From: m.From, Text: m.Text, MessageID: m.ID})
+		taken[0], taken[1] = taken[0]-1, taken[1]-int64(len(m.Text))
 	}
+	b.raw(store.Add, inboxKey(id), store.EncodeVector(taken))
 }
 
 // PutRequest keeps the first outcome of a request id (N7). The batch fails with Conflict when there is one already.

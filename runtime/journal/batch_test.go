@@ -193,7 +193,7 @@ func TestMail(t *testing.T) {
 	after, err := task.Apply(row.Value, done(), time.Now())
 	must(t, err)
 	b = j.Batch(team)
-	b.GuardInbox(id, inbox)
+	b.GuardInbox(id, inbox.Rev)
 	b.EndTask(row, after, task.Report{}, nil)
 	want(t, j.Commit(ctx, b), errdefs.Conflict)
 

@@ -149,6 +149,9 @@ func TestRowsComeBack(t *testing.T) {
 	b.PutRequest(RequestKey("uid:1", "r"), request)
 	b.PutProcess(id, "call1", process)
 	b.AddUsage(row.Value, usage)
+	commit(t, j, b)
+
+	b = j.Batch(team)
 	b.Take(id, Row[mailbox.Box]{}, nil, box)
 	commit(t, j, b)
 

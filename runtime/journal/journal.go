@@ -23,7 +23,7 @@
 //	  output/ID/CALL/N  record  bytes          whole output of a call, in pieces
 //	  process/ID/CALL   record  ProcessRow     process trees let loose
 //	  mail/ID           log     MailRow        accepted mail
-//	  inbox/ID          record  vector         count and bytes of accepted mail; its revision guards a turn's end
+//	  inbox/ID          record  vector         count and bytes of unread mail; its revision guards a turn's end
 //	  mailbox/ID        record  MailboxRow     what was taken of the mail
 //	  request/HASH      record  RequestRow     first outcomes of request ids
 //	  requests          log     RequestSeenRow request ids in the order of their arrival

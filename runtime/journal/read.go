@@ -88,10 +88,12 @@ func (j *Journal) Usage(ctx context.Context, team string, id task.ID) (task.Usag
 	return task.UsageOf(v), err
 }
 
-// Inbox reads the revision of a task's accepted mail; it changes with each message.
-func (j *Journal) Inbox(ctx context.Context, team string, id task.ID) (store.Pos, error) {
-	_, rev, err := j.vector(ctx, team, inboxKey(id))
-	return rev, err
+// Inbox reads what a task has not taken of its mail. The revision changes with each message that is accepted or taken.
+func (j *Journal) Inbox(ctx context.Context, team string, id task.ID) (Row[mailbox.Unread], error) {
+	v, rev, err := j.vector(ctx, team, inboxKey(id))
+	var n [2]int64
+	copy(n[:], v)
+	return Row[mailbox.Unread]{Rev: rev, Value: mailbox.Unread{Messages: n[0], Bytes: n[1]}}, err
 }
 
 // vector reads an Add record; a missing one is zero.

@@ -175,6 +175,9 @@ func writeEverything(t *testing.T, j *Journal) {
 	}
 	b.PutLive(child, Live{Start: 1})
 	b.Send(child, live.Rev, mailbox.Message{ID: "m-1", From: "user", Text: "hi", Sent: time.Now()})
+	commit(t, j, b)
+
+	b = j.Batch(team)
 	b.Take(child, Row[mailbox.Box]{}, nil, mailbox.Box{Low: 1})
 	commit(t, j, b)
 	apply(t, j, child, task.Start{})

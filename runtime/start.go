@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
@@ -125,6 +126,11 @@ func (s *Supervisor) writeStart(
 	if err != nil {
 		return t, err
 	}
+	if t.State == task.Queued {
+		if err := s.guardAbove(ctx, b, t); err != nil {
+			return t, err
+		}
+	}
 	stepped, err := s.stepped(ctx, t, task.Seq(live.Rev))
 	if err != nil {
 		return t, err
@@ -148,6 +154,22 @@ func (s *Supervisor) writeStart(
 		s.due.add(timeout)
 	}
 	return after, err
+}
+
+// guardAbove lets a queued task start only while none above it is stopping or has ended: what a stop has not reached yet
+// never starts (T2). Such a task ends here, and is ErrGone.
+func (s *Supervisor) guardAbove(ctx context.Context, b *journal.Batch, t task.Task) error {
+	for _, id := range t.Ancestors {
+		row, err := s.cfg.Journal.Task(ctx, id)
+		if err != nil && !isLost(err) {
+			return err
+		}
+		if err != nil || row.Value.State.Terminal() || row.Value.Stop != nil {
+			return errors.Join(agent.ErrGone, s.order(ctx, t.ID, parentEnded(task.Kill), nil))
+		}
+		b.GuardTask(row)
+	}
+	return nil
 }
 
 // outputs opens the kept outputs of a task's earlier calls.

@@ -100,7 +100,11 @@ func (d *daemon) run(ctx context.Context) error {
 	if err := lifecycle.Run(ctx, d.options.Log, parts...); err != nil {
 		return err
 	}
-	return d.journal.MarkClean(context.WithoutCancel(ctx))
+	if err := d.journal.MarkClean(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	d.options.Log.Info("agentd has stopped; every task stands at its last commit")
+	return nil
 }
 
 // newModel is the provider behind its gate; or what answers when none is configured (N6).

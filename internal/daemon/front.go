@@ -98,24 +98,25 @@ func (d *daemon) announce(ctx context.Context) error {
 	if hint := c.ModelHint(); hint != "" {
 		d.options.Log.Warn("no model is configured", "hint", hint)
 	}
-	if err := notifySystemd(ctx, "READY=1"); err != nil {
-		d.options.Log.Warn("systemd was not told", "error", err)
-	}
+	d.tellSystemd(ctx, "READY=1")
 	<-ctx.Done()
-	return notifySystemd(context.WithoutCancel(ctx), "STOPPING=1")
+	d.tellSystemd(context.WithoutCancel(ctx), "STOPPING=1")
+	return nil
 }
 
-// notifySystemd sends one state to the socket in NOTIFY_SOCKET, as sd_notify(3) describes it. Without one it does
-// nothing.
-func notifySystemd(ctx context.Context, state string) error {
+// tellSystemd sends one state to the socket in NOTIFY_SOCKET, as sd_notify(3) describes it. Without one it does nothing,
+// and a socket that does not take it is no reason not to serve.
+func (d *daemon) tellSystemd(ctx context.Context, state string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
-		return nil
+		return
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unixgram", path)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = conn.Write([]byte(state))
+		err = errors.Join(err, conn.Close())
 	}
-	_, err = conn.Write([]byte(state))
-	return errors.Join(err, conn.Close())
+	if err != nil {
+		d.options.Log.Warn("systemd was not told", "state", state, "error", err)
+	}
 }

@@ -77,8 +77,8 @@ func TestManyAgents(t *testing.T) {
 	if resident > maxResident {
 		t.Errorf("the daemon took %d KiB; the bound is %d", resident, maxResident)
 	}
-	if lists == 0 {
-		t.Error("no list was answered while the agents ran")
+	if slowest > took/2 {
+		t.Errorf("of %d lists the slowest took %v, of %v in all", lists, slowest, took)
 	}
 	for _, rejection := range r.model.Rejections() {
 		t.Errorf("the model refused a history: %s", rejection)

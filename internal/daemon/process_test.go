@@ -129,16 +129,18 @@ func (r *rig) start() {
 // kill is kill -9.
 func (r *rig) kill() { r.end(os.Kill) }
 
-// end sends a signal and waits for the end of the process.
-func (r *rig) end(sig os.Signal) {
+// end sends a signal, waits for the end of the process and gives its exit code.
+func (r *rig) end(sig os.Signal) int {
 	r.mu.Lock()
 	cmd := r.process
 	r.process = nil
 	r.mu.Unlock()
-	if cmd != nil {
-		_ = cmd.Process.Signal(sig)
-		_ = cmd.Wait()
+	if cmd == nil {
+		return 0
 	}
+	_ = cmd.Process.Signal(sig) // it may have ended by itself
+	_ = cmd.Wait()              // its exit code tells
+	return cmd.ProcessState.ExitCode()
 }
 
 // Write takes the daemon's log.

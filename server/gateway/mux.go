@@ -26,7 +26,7 @@ func newMux() *gwruntime.ServeMux {
 	nothing := func(string) (string, bool) { return "", false }
 	return gwruntime.NewServeMux(
 		gwruntime.WithMarshalerOption(gwruntime.MIMEWildcard, &gwruntime.JSONPb{
-			MarshalOptions: protojson.MarshalOptions{UseProtoNames: true},
+			MarshalOptions: protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}, // as agentctl -o json
 		}),
 		gwruntime.WithIncomingHeaderMatcher(nothing), // but Authorization, which always passes
 		gwruntime.WithOutgoingHeaderMatcher(nothing),

@@ -93,9 +93,8 @@ func (j *Journal) hasIDs(team string) bool {
 func (j *Journal) changeIDs(
 	ctx context.Context, change func(*storev1.IDsRow) ([]store.Op, []store.Guard, error),
 ) error {
-	row := &storev1.IDsRow{}
-	rev, err := j.get(ctx, daemonPart, "ids", row)
-	if err != nil && !errdefs.Is(err, errdefs.RecordNotFound) {
+	row, guard, err := j.readIDs(ctx)
+	if err != nil {
 		return err
 	}
 	ops, guards, err := change(row)
@@ -108,10 +107,26 @@ func (j *Journal) changeIDs(
 	}
 	_, err = j.st.Commit(ctx, store.Batch{
 		Part:   daemonPart,
-		Guards: append(guards, store.Guard{Key: "ids", Rev: rev}),
+		Guards: append(guards, guard...),
 		Ops:    append(ops, store.Op{Kind: store.Put, Name: "ids", Value: value}),
 	})
 	return err
+}
+
+// readIDs reads the record `ids` and what guards its next write. A damaged or lost one is made anew.
+func (j *Journal) readIDs(ctx context.Context) (*storev1.IDsRow, []store.Guard, error) {
+	row := &storev1.IDsRow{}
+	rev, err := j.get(ctx, daemonPart, "ids", row)
+	guard := []store.Guard{{Key: "ids", Rev: rev}}
+	if err == nil || !isGone(err) {
+		return row, guard, err
+	}
+	if errdefs.Is(err, errdefs.RecordCorrupt) {
+		guard = nil // no guard holds for it; the store's lock says that nobody else is here
+		j.log.Error("the record of ids is damaged and is made anew", "error", err)
+	}
+	row, err = j.recount(ctx)
+	return row, guard, err
 }
 
 func blockKey(block uint64) string { return fmt.Sprintf("block/%d", block) }

@@ -5,8 +5,9 @@
 //
 //	daemon
 //	  daemon            record  DaemonRow      store id, starts, schema version, clean stop
+//	  spare             record  DaemonRow      the same again, for when `daemon` is damaged
 //	  ids               record  IDsRow         next block of ids, next team
-//	  probe             record  -              what ends a stall when it can be written
+//	  probe/N           record  bytes          what ends a stall when it can be written; dropped at once
 //	  block/N           record  BlockRow       owner of the ids N*1000 to N*1000+999
 //	  team/ID           record  TeamRow        list of teams
 //	  name/LOWER        record  TeamRefRow     team of a name, create-only
@@ -35,8 +36,6 @@ package journal
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"log/slog"
 	"sync"
 	"time"
@@ -52,14 +51,14 @@ const daemonPart store.Partition = "daemon"
 
 // Journal reads and writes typed rows. All methods are safe for concurrent use.
 type Journal struct {
-	st        stallable
-	now       func() time.Time
-	log       *slog.Logger
-	daemon    *storev1.DaemonRow // as this start wrote it
-	daemonRev store.Pos
-	clean     bool // the daemon before stopped in order
-	stall     *stall
-	idsTurn   chan struct{} // holds a token while somebody changes the record `ids`
+	st          stallable
+	now         func() time.Time
+	log         *slog.Logger
+	daemon      *storev1.DaemonRow // as this start wrote it
+	daemonGuard []store.Guard      // of its next write
+	clean       bool               // the daemon before stopped in order
+	stall       *stall
+	idsTurn     chan struct{} // holds a token while somebody changes the record `ids`
 
 	mu       sync.Mutex
 	fences   map[string]store.Guard   // by team
@@ -91,8 +90,7 @@ func open(
 		fences: map[string]store.Guard{}, ids: map[string]idRange{}, owners: map[uint64]string{},
 		watchers: map[string]chan struct{}{},
 	}
-	row := &storev1.DaemonRow{}
-	rev, err := j.get(ctx, daemonPart, "daemon", row)
+	row, err := j.readDaemon(ctx)
 	switch {
 	case errdefs.Is(err, errdefs.RecordNotFound):
 		row = &storev1.DaemonRow{StoreId: newStoreID(), Clean: true, Schema: newest(table)}
@@ -104,46 +102,14 @@ func open(
 	j.clean = row.GetClean()
 	row.Starts++
 	row.Clean = false
-	j.daemon, j.daemonRev = row, rev
+	j.daemon = row
 	if err := j.putDaemon(ctx); err != nil {
 		return nil, err
 	}
-	return j, j.migrate(ctx, table)
-}
-
-// newStoreID is random, and short enough for a process's environment.
-func newStoreID() string {
-	var b [8]byte
-	rand.Read(b[:]) // never fails; see crypto/rand
-	return hex.EncodeToString(b[:])
-}
-
-// putDaemon writes the daemon's row. Conflict when another daemon has started on the store meanwhile.
-func (j *Journal) putDaemon(ctx context.Context) error {
-	value, err := proto.Marshal(j.daemon)
-	if err != nil {
-		return errdefs.Wrap(err, errdefs.Internal, errdefs.Fault, "daemon", "the daemon's row can't be encoded")
+	if err := j.migrate(ctx, table); err != nil {
+		return nil, err
 	}
-	done, err := j.st.Commit(ctx, store.Batch{
-		Part: daemonPart, Guards: []store.Guard{{Key: "daemon", Rev: j.daemonRev}},
-		Ops: []store.Op{{Kind: store.Put, Name: "daemon", Value: value}},
-	})
-	if err == nil {
-		j.daemonRev = done.Pos[0]
-	}
-	return err
-}
-
-// StoreID is the random id of the store; it marks the processes of its tasks.
-func (j *Journal) StoreID() string { return j.daemon.GetStoreId() }
-
-// CleanStop tells whether the daemon before this one stopped in order: then no restart is counted as a crash (D6).
-func (j *Journal) CleanStop() bool { return j.clean }
-
-// MarkClean records that this daemon stops in order. Nothing is committed after it.
-func (j *Journal) MarkClean(ctx context.Context) error {
-	j.daemon.Clean = true
-	return j.putDaemon(ctx)
+	return j, j.mend(ctx)
 }
 
 // Commit writes the batch as a whole; nil means that it is on disk. Once it is handed over it is not taken back: end
@@ -168,7 +134,8 @@ func (j *Journal) Commit(ctx context.Context, b *Batch) error {
 	return nil
 }
 
-// Follow gives a channel that is closed when the task's transcript grows. Take it before reading to the end.
+// Follow gives a channel that is closed when the task's transcript grows. Take it before reading to the end. Who finds
+// then that the task has ended calls Unfollow, for no entry will close the channel.
 func (j *Journal) Follow(team, id string) <-chan struct{} {
 	key := team + "/" + entryLog(id)
 	j.mu.Lock()
@@ -181,19 +148,29 @@ func (j *Journal) Follow(team, id string) <-chan struct{} {
 	return ch
 }
 
+// Unfollow releases all followers of a task that has ended: its transcript will not grow any more.
+func (j *Journal) Unfollow(team, id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.release(team + "/" + entryLog(id))
+}
+
+// release wakes the followers of a log. The caller holds mu.
+func (j *Journal) release(key string) {
+	if ch, ok := j.watchers[key]; ok {
+		close(ch)
+		delete(j.watchers, key)
+	}
+}
+
 // wake tells followers that there is more. The owner of a partition is the only one that appends to it, so its own
 // commits are all there is to tell.
 func (j *Journal) wake(b *Batch) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, op := range b.ops {
-		if op.Kind != store.Append {
-			continue
-		}
-		key := b.team + "/" + op.Name
-		if ch, ok := j.watchers[key]; ok {
-			close(ch)
-			delete(j.watchers, key)
+		if op.Kind == store.Append {
+			j.release(b.team + "/" + op.Name)
 		}
 	}
 }

@@ -186,6 +186,20 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestUnfollow: nobody waits for the transcript of a task that has ended, and nothing is kept of who did.
+func TestUnfollow(t *testing.T) {
+	j := newJournal(t, newStore(t))
+	team := newTeam(t, j, "main").ID
+	ended, living := newTask(t, j, team), newTask(t, j, team)
+	apply(t, j, ended, task.Finish{State: task.Killed, Reason: task.StoppedByClient})
+	more, late := j.Follow(team, string(living)), j.Follow(team, string(ended))
+	j.Unfollow(team, string(ended))
+	j.Unfollow(team, string(ended))
+	if !isClosed(late) || isClosed(more) || len(j.watchers) != 1 {
+		t.Errorf("woken: %v, another's: %v; followed are %v", isClosed(late), isClosed(more), j.watchers)
+	}
+}
+
 func isClosed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/store"
 	"github.com/agentd-dev/agentd/store/storetest"
 )
 
@@ -151,5 +154,132 @@ func TestStalledReads(t *testing.T) {
 		if err := try(); !errdefs.Is(err, errdefs.StoreStalled) || j.Stalled() == nil {
 			t.Errorf("%s: %v, stalled: %v", name, err, j.Stalled())
 		}
+	}
+}
+
+// narrow is a store on a disk that is nearly full: batches with more bytes than there is room for are refused.
+type narrow struct {
+	store.Store
+	room atomic.Int64
+	lies bool // what the daemon's partition gets, probes too, always fits
+}
+
+func (n *narrow) Commit(ctx context.Context, b store.Batch) (store.Committed, error) {
+	deceives := n.lies && b.Part == daemonPart
+	if int64(b.Size()) > n.room.Load() && !deceives {
+		return store.Committed{}, errdefs.New(errdefs.Unavailable, errdefs.StoreStalled, "", "no space left")
+	}
+	return n.Store.Commit(ctx, b)
+}
+
+// squeeze starts a journal on a narrow store, its Run included, and a loop that commits an answer, each time after a call
+// that takes callTime, until one is on disk. It gives the count of its calls.
+func squeeze(t *testing.T, n *narrow, callTime time.Duration) (j *Journal, calls *atomic.Int64) {
+	t.Helper()
+	n.room.Store(store.MaxBatch)
+	j = newJournal(t, n)
+	team := newTeam(t, j, "main").ID
+	must(t, note(j, team, "before"))
+	n.room.Store(1 << 10)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	t.Cleanup(func() {
+		cancel()
+		must(t, <-ended)
+		must(t, <-ended)
+	})
+	go func() { ended <- j.Run(ctx) }()
+	calls = new(atomic.Int64)
+	go func() {
+		for j.Recovered(ctx) == nil {
+			calls.Add(1)
+			time.Sleep(callTime)
+			if note(j, team, strings.Repeat("v", 200<<10)) == nil {
+				break
+			}
+		}
+		ended <- nil
+	}()
+	return j, calls
+}
+
+// TestStallBySize: the probe asks for as much room as what failed, and leaves nothing behind. proves D8
+func TestStallBySize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &narrow{Store: newStore(t)}
+		j, calls := squeeze(t, n, time.Second)
+		time.Sleep(time.Hour)
+		if calls.Load() != 1 {
+			t.Errorf("%d calls in an hour, want 1", calls.Load())
+		}
+		n.room.Store(store.MaxBatch)
+		time.Sleep(slowestProbe + 2*time.Second)
+		must(t, j.Stalled())
+		if calls.Load() != 2 {
+			t.Errorf("%d calls, want 2", calls.Load())
+		}
+		if got := transcript(t, j, "t-1", "sub-1"); len(got) != 2 {
+			t.Errorf("%d entries, want 2", len(got))
+		}
+		for rec, err := range j.st.Scan(t.Context(), daemonPart, "probe") {
+			t.Errorf("the probe left %s, %v", rec.Key, err)
+		}
+	})
+}
+
+// TestStallReturns: where probes go through and commits do not, each relapse waits longer. What is calm for long enough
+// begins anew. proves D8
+func TestStallReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &narrow{Store: newStore(t), lies: true}
+		j, calls := squeeze(t, n, time.Second)
+		time.Sleep(time.Hour)
+		if c := calls.Load(); c < 10 || c > 20 {
+			t.Errorf("%d calls in an hour, want 10 to 20", c)
+		}
+		n.room.Store(store.MaxBatch)
+		must(t, j.Recovered(t.Context()))
+		time.Sleep(calm + time.Second)
+		j.stall.begin(errors.New("another fault"), 1)
+		if got := j.stall.firstPause(); got != firstProbe {
+			t.Errorf("the first pause of another fault is %v", got)
+		}
+		if got := j.stall.room(); got != 1 {
+			t.Errorf("it asks for %d bytes", got)
+		}
+		must(t, j.Recovered(t.Context()))
+	})
+}
+
+// TestProbeSize: a probe has as many bytes as it should, and stays within the store's limits. What it writes is dropped.
+func TestProbeSize(t *testing.T) {
+	for _, size := range []int{0, 1, store.MaxValue, store.MaxValue + 1, store.MaxBatch} {
+		b := store.Batch{Part: daemonPart, Ops: probeOps(size)}
+		must(t, b.Validate())
+		if b.Size() != size {
+			t.Errorf("%d bytes, want %d", b.Size(), size)
+		}
+		if len(b.Ops) > len(dropProbe()) {
+			t.Errorf("%d records are written, %d dropped", len(b.Ops), len(dropProbe()))
+		}
+	}
+	s := newStall()
+	s.begin(errors.New("full"), 3*store.MaxBatch)
+	if s.room() != store.MaxBatch {
+		t.Errorf("%d bytes do not fit into a batch", s.room())
+	}
+	if err := s.refuse(1); !errdefs.Is(err, errdefs.StoreStalled) {
+		t.Error(err)
+	}
+}
+
+// TestProbeLeft: what a probe wrote before a crash is dropped by the next start.
+func TestProbeLeft(t *testing.T) {
+	st := newStore(t)
+	_, err := st.Commit(t.Context(), store.Batch{Part: daemonPart, Ops: probeOps(store.MaxBatch)})
+	must(t, err)
+	newJournal(t, st)
+	for rec, err := range st.Scan(t.Context(), daemonPart, "probe") {
+		t.Errorf("%s is still there, %v", rec.Key, err)
 	}
 }

@@ -27,7 +27,7 @@ func (j *Journal) CreateTeam(ctx context.Context, name, workspace string) (roste
 	team := roster.Team{Name: name, Workspace: workspace, Created: j.now()}
 	err = j.changeIDs(ctx, func(row *storev1.IDsRow) ([]store.Op, []store.Guard, error) {
 		row.NextTeam++
-		team.ID = fmt.Sprintf("t-%d", row.GetNextTeam())
+		team.ID = teamID(row.GetNextTeam())
 		return teamOps(team)
 	})
 	if errdefs.Is(err, errdefs.Conflict) {
@@ -64,7 +64,7 @@ func teamOps(t roster.Team) ([]store.Op, []store.Guard, error) {
 		return nil, nil, errdefs.Wrap(err, errdefs.Internal, errdefs.Fault, t.Name, "team: %v", err)
 	}
 	ops := []store.Op{
-		{Kind: store.Put, Name: "team/" + t.ID, Value: row},
+		{Kind: store.Put, Name: teamKey(t.ID), Value: row},
 		{Kind: store.Put, Name: nameKey(t.Name), Value: ref},
 	}
 	guards := []store.Guard{{Key: nameKey(t.Name)}}
@@ -75,6 +75,8 @@ func teamOps(t roster.Team) ([]store.Op, []store.Guard, error) {
 	return ops, guards, nil
 }
 
+func teamID(n uint64) string          { return fmt.Sprintf("t-%d", n) }
+func teamKey(id string) string        { return "team/" + id }
 func nameKey(name string) string      { return "name/" + strings.ToLower(name) }
 func rootKey(workspace string) string { return "root/" + Hash(workspace) }
 
@@ -105,7 +107,7 @@ func (j *Journal) teamByRef(ctx context.Context, key, subject string) (roster.Te
 // Team reads a team by its id.
 func (j *Journal) Team(ctx context.Context, id string) (roster.Team, error) {
 	row := &storev1.TeamRow{}
-	if _, err := j.get(ctx, daemonPart, "team/"+id, row); err != nil {
+	if _, err := j.get(ctx, daemonPart, teamKey(id), row); err != nil {
 		if errdefs.Is(err, errdefs.RecordNotFound) {
 			err = teamNotFound(id)
 		}

@@ -3,8 +3,10 @@ package view_test
 import (
 	"context"
 	"io"
+	"iter"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/view"
+	"github.com/agentd-dev/agentd/store"
 	"github.com/agentd-dev/agentd/store/bolt"
 )
 
@@ -129,4 +132,45 @@ func (d *desk) append(id task.ID, bodies ...task.Body) {
 	b := d.j.Batch(row.Value.Team)
 	b.Append(id, bodies...)
 	d.must(d.j.Commit(context.Background(), b))
+}
+
+// meter counts the entries that are read of each log.
+type meter struct {
+	store.Store
+	mu   sync.Mutex
+	read map[string]int
+}
+
+// Read counts.
+func (m *meter) Read(ctx context.Context, p store.Partition, log string, after store.Pos) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		for e, err := range m.Store.Read(ctx, p, log, after) {
+			m.mu.Lock()
+			m.read[log]++
+			m.mu.Unlock()
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// count gives the number of entries read of a log since it was asked before.
+func (m *meter) count(log string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.read[log]
+	m.read[log] = 0
+	return n
+}
+
+// metered starts a daemon's journal and view that count what they read.
+func (d *desk) metered() *meter {
+	d.t.Helper()
+	m := &meter{Store: d.st, read: map[string]int{}}
+	var err error
+	d.j, err = journal.Open(context.Background(), m, time.Now, slog.New(slog.DiscardHandler))
+	d.must(err)
+	d.v = view.New(d.j, d.live, time.Now)
+	return m
 }

@@ -44,9 +44,10 @@ func (v *View) Output(ctx context.Context, req OutputRequest, send func(Item) er
 	if err != nil {
 		return err
 	}
-	if !req.Follow && !req.Terminal && req.From > t.LastSeq {
-		return errdefs.New(errdefs.OutOfRange, errdefs.SeqOutOfRange, string(t.ID),
-			"task %s ends at %d, before from_seq %d; follow waits for more", t.ID, t.LastSeq, req.From)
+	if !req.Terminal || t.State.Terminal() {
+		if err := req.reaches(t); err != nil {
+			return err
+		}
 	}
 	f := &follower{view: v, req: req, task: t.Task, sink: send, beat: time.NewTimer(heartbeatEvery)}
 	defer f.beat.Stop()
@@ -55,6 +56,12 @@ func (v *View) Output(ctx context.Context, req OutputRequest, send func(Item) er
 	}
 	if req.Terminal {
 		if over, err := f.awaitTerminal(ctx); over || err != nil {
+			return err
+		}
+		if t, err = v.Task(ctx, t.ID); err != nil {
+			return err
+		}
+		if err := req.reaches(t); err != nil {
 			return err
 		}
 	}
@@ -78,6 +85,15 @@ func (v *View) checkOutput(req OutputRequest) error {
 		return errdefs.BadField("timeout", "needs wait_for")
 	}
 	return nil
+}
+
+// reaches tells whether the transcript has what is wanted, or may get it.
+func (r OutputRequest) reaches(t Task) error {
+	if r.Follow || r.From <= t.LastSeq {
+		return nil
+	}
+	return errdefs.New(errdefs.OutOfRange, errdefs.SeqOutOfRange, string(t.ID),
+		"task %s ends at %d, before from_seq %d; follow waits for more", t.ID, t.LastSeq, r.From)
 }
 
 // follower is one reader of one transcript.
@@ -108,6 +124,9 @@ func (f *follower) refresh(ctx context.Context) (more <-chan struct{}, err error
 	row, err := f.view.journal.Task(ctx, f.task.ID)
 	if err == nil {
 		f.task = row.Value
+	}
+	if f.task.State.Terminal() {
+		f.view.journal.Unfollow(f.task.Team, string(f.task.ID))
 	}
 	return more, err
 }

@@ -126,8 +126,13 @@ func TestRead(t *testing.T) {
 				t.Errorf("%s: %v, %v; want %s", tt.name, got, err, tt.want)
 			}
 		}
-		_, err := d.output(view.OutputRequest{TaskID: id, From: seqs[4] + 1})
-		d.want(err, errdefs.SeqOutOfRange)
+		for _, terminal := range []bool{false, true} {
+			p, err := d.output(view.OutputRequest{TaskID: id, From: seqs[4] + 1, Terminal: terminal})
+			d.want(err, errdefs.SeqOutOfRange)
+			if p.String() != "" {
+				t.Errorf("%s comes before the refusal", p)
+			}
+		}
 	}
 }
 
@@ -352,45 +357,6 @@ func TestHeartbeats(t *testing.T) {
 			follower.Wait()
 			if got := p.String(); !strings.HasPrefix(got, head+", ") || !strings.HasSuffix(got, ", outcome COMPLETED") {
 				t.Errorf("%s", got)
-			}
-		})
-	}
-}
-
-// TestWaitForTheEnd: nothing but heartbeats comes before the end; when the time is over, the task as it is.
-func TestWaitForTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
-		id := d.spawn(d.team("main"), "")
-		d.apply(id, task.Start{})
-		wait := func(timeout time.Duration) (*tape, time.Duration, error) {
-			p, begun := &tape{}, time.Now()
-			err := d.v.Output(t.Context(), view.OutputRequest{TaskID: id, Terminal: true, Tail: 1, Timeout: timeout}, p.note)
-			return p, time.Since(begun), err
-		}
-		p, took, err := wait(10 * time.Second)
-		if err != nil || took != 10*time.Second || p.String() != "task RUNNING, task RUNNING" {
-			t.Errorf("%s after %v, %v", p, took, err)
-		}
-		time.AfterFunc(5*time.Second, func() { d.apply(id, done()) })
-		p, took, err = wait(10 * time.Second)
-		if err != nil || took != 5*time.Second || p.String() != "task RUNNING, >COMPLETED, outcome COMPLETED" {
-			t.Errorf("%s after %v, %v", p, took, err)
-		}
-	})
-}
-
-// TestCallerLeaves: the end of the caller's ctx ends the output, whatever it waits for. case STP-5 as far as reading goes
-func TestCallerLeaves(t *testing.T) {
-	gone := errors.New("hung up")
-	for _, req := range []view.OutputRequest{{Follow: true}, {Terminal: true}, {Follow: true, From: 1 << 40}} {
-		synctest.Test(t, func(t *testing.T) {
-			d := newDesk(t)
-			req.TaskID = d.spawn(d.team("main"), "")
-			ctx, cancel := context.WithCancelCause(t.Context())
-			time.AfterFunc(time.Second, func() { cancel(gone) })
-			if err := d.v.Output(ctx, req, (&tape{}).note); !errors.Is(err, gone) {
-				t.Errorf("%v", err)
 			}
 		})
 	}

@@ -20,7 +20,7 @@ func (v *View) Receipts(
 	if err != nil {
 		return err
 	}
-	cursor, err := v.mailPos(ctx, row.Value, messageID)
+	cursor, err := v.unreadPos(ctx, row.Value, messageID)
 	if err != nil {
 		return err
 	}
@@ -30,6 +30,9 @@ func (v *View) Receipts(
 			more = v.journal.Follow(row.Value.Team, string(to))
 			if row, err = v.journal.Task(ctx, to); err != nil {
 				return err
+			}
+			if row.Value.State.Terminal() {
+				v.journal.Unfollow(row.Value.Team, string(to))
 			}
 		}
 		seq, next, err := v.findInput(ctx, row.Value, messageID, cursor)
@@ -53,9 +56,15 @@ func (v *View) Receipts(
 	}
 }
 
-// mailPos is where a message stands in its mailbox: it is delivered behind that, if at all.
-func (v *View) mailPos(ctx context.Context, t task.Task, messageID string) (task.Seq, error) {
-	for m, err := range v.journal.Mail(ctx, t.Team, t.ID, 0) {
+// unreadPos is where a message stands among the unread mail: it is delivered behind that, if at all. 0 when it is not
+// there: if it was taken, it stands somewhere in the transcript. So the cost does not grow with the mail that was ever
+// accepted.
+func (v *View) unreadPos(ctx context.Context, t task.Task, messageID string) (task.Seq, error) {
+	box, err := v.journal.Mailbox(ctx, t.Team, t.ID)
+	if err != nil {
+		return 0, err
+	}
+	for m, err := range v.journal.Mail(ctx, t.Team, t.ID, box.Value.Low) {
 		if err != nil || m.ID == messageID {
 			return task.Seq(m.Pos), err
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,26 +192,44 @@ func (f Filter) matches(t task.Task) bool {
 		(f.Parent == "" || f.Parent == t.Parent) && (!f.Living || !t.State.Terminal())
 }
 
-// candidates are a team's tasks after a position: of living ones alone when only they are asked for. The position of a
-// living task is its number, which orders like its creation.
+// candidates are a team's tasks after a position: children or living ones alone when only they are asked for. The
+// position of such a task is its number, which orders like its creation.
 func (v *View) candidates(
 	ctx context.Context, f Filter, team roster.Team, after journal.Rev,
-) (func(func(journal.Row[task.ID], error) bool), error) {
-	if !f.Living && (f.State == 0 || f.State.Terminal()) {
+) (iter.Seq2[journal.Row[task.ID], error], error) {
+	var ids iter.Seq2[task.ID, error]
+	switch {
+	case f.Parent != "":
+		owner, err := v.journal.TeamOf(ctx, f.Parent)
+		if errdefs.Is(err, errdefs.TaskNotFound) || err == nil && owner != team.ID {
+			return func(func(journal.Row[task.ID], error) bool) {}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		ids = v.journal.Children(ctx, team.ID, f.Parent)
+	case f.Living, f.State != 0 && !f.State.Terminal():
+		ids = v.journal.Living(ctx, team.ID)
+	default:
 		return v.journal.Created(ctx, team.ID, after), nil
 	}
-	var living []journal.Row[task.ID]
-	for id, err := range v.journal.Living(ctx, team.ID) {
+	return numbered(ids, after)
+}
+
+// numbered puts ids in the order of their numbers and leaves out those up to a position.
+func numbered(ids iter.Seq2[task.ID, error], after journal.Rev) (iter.Seq2[journal.Row[task.ID], error], error) {
+	var rows []journal.Row[task.ID]
+	for id, err := range ids {
 		if err != nil {
 			return nil, err
 		}
 		if n := taskNumber(id); n > after {
-			living = append(living, journal.Row[task.ID]{Value: id, Rev: n})
+			rows = append(rows, journal.Row[task.ID]{Value: id, Rev: n})
 		}
 	}
-	slices.SortFunc(living, func(a, b journal.Row[task.ID]) int { return cmp.Compare(a.Rev, b.Rev) })
+	slices.SortFunc(rows, func(a, b journal.Row[task.ID]) int { return cmp.Compare(a.Rev, b.Rev) })
 	return func(yield func(journal.Row[task.ID], error) bool) {
-		for _, row := range living {
+		for _, row := range rows {
 			if !yield(row, nil) {
 				return
 			}

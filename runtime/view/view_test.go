@@ -3,6 +3,7 @@ package view_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -68,6 +69,11 @@ func TestList(t *testing.T) {
 		{"a team, in another case", view.Filter{Team: "alpha"}, all[:5]},
 		{"the other team", view.Filter{Team: "beta"}, all[5:]},
 		{"children", view.Filter{Parent: all[0]}, []task.ID{child}},
+		{"children in their team", view.Filter{Parent: all[0], Team: "alpha"}, []task.ID{child}},
+		{"children in another team", view.Filter{Parent: all[0], Team: "beta"}, nil},
+		{"ended children", view.Filter{Parent: all[0], State: task.Killed}, nil},
+		{"children of a child", view.Filter{Parent: child}, nil},
+		{"children of nobody", view.Filter{Parent: "sub-1/sub 2"}, nil},
 		{"a kind", view.Filter{Kind: task.Subagent}, all},
 		{"a kind that is not", view.Filter{Kind: 99}, nil},
 		{"living", view.Filter{Living: true}, living},
@@ -84,6 +90,26 @@ func TestList(t *testing.T) {
 				t.Errorf("%s by %d: %v, want %v", tt.name, size, got, tt.want)
 			}
 		}
+	}
+}
+
+// TestChildrenAreFoundByTheirParent: a team's other tasks are not looked at, however many there were.
+func TestChildrenAreFoundByTheirParent(t *testing.T) {
+	d := newDesk(t)
+	m := d.metered()
+	team := d.team("main")
+	parent := d.spawn(team, "")
+	var children []task.ID
+	for range 3 {
+		d.spawn(team, "")
+		children = append(children, d.spawn(team, "", parent))
+	}
+	d.apply(children[1], task.Finish{State: task.Killed, Reason: task.StoppedByClient})
+	if got := d.pages(view.Filter{Parent: parent, PageSize: 2}, nothing); !slices.Equal(got, children) {
+		t.Errorf("the children are %v, want %v", got, children)
+	}
+	if n := m.count("created"); n > 0 {
+		t.Errorf("%d creations were read", n)
 	}
 }
 
@@ -300,5 +326,54 @@ func TestReceipts(t *testing.T) {
 	}
 	if got := ask("m-2", mailbox.Delivered); !slices.Equal(got, lost) {
 		t.Errorf("asked again: %+v", got)
+	}
+}
+
+// TestReceiptsReadUnreadMailOnly: a receipt costs the same however much mail was taken before.
+func TestReceiptsReadUnreadMailOnly(t *testing.T) {
+	ctx := context.Background()
+	d := newDesk(t)
+	m := d.metered()
+	team := d.team("main")
+	id := d.spawn(team, "")
+	d.apply(id, task.Start{})
+	live, err := d.j.Live(ctx, team, id)
+	d.must(err)
+	const mails = 20
+	for i := range mails {
+		b := d.j.Batch(team)
+		b.Send(id, live.Rev, mailbox.Message{ID: fmt.Sprintf("m-%d", i), From: "user", Text: "hi", Sent: b.Now()})
+		d.must(d.j.Commit(ctx, b))
+	}
+	var mail []mailbox.Message
+	for message, err := range d.j.Mail(ctx, team, id, 0) {
+		d.must(err)
+		mail = append(mail, message)
+	}
+	box, err := d.j.Mailbox(ctx, team, id)
+	d.must(err)
+	taken, next := mailbox.Take(box.Value, mail[:mails-1])
+	b := d.j.Batch(team)
+	b.Take(id, box, taken, next)
+	d.must(d.j.Commit(ctx, b))
+	d.apply(id, done())
+
+	m.count("mail/" + string(id))
+	for i, message := range mail {
+		var last mailbox.Receipt
+		d.must(d.v.Receipts(ctx, id, message.ID, mailbox.Delivered, func(r mailbox.Receipt) error {
+			last = r
+			return nil
+		}))
+		want := mailbox.Delivered
+		if i == mails-1 {
+			want = mailbox.Undeliverable
+		}
+		if last.State != want || (last.Seq != 0) != (want == mailbox.Delivered) {
+			t.Errorf("%s: %+v", message.ID, last)
+		}
+		if n := m.count("mail/" + string(id)); n > 1 {
+			t.Errorf("%s: %d mails were read, one is unread", message.ID, n)
+		}
 	}
 }

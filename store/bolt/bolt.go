@@ -15,6 +15,10 @@
 // Nothing is delayed to make groups larger; they grow by themselves while the disk is busy. A transaction can be read
 // an instant before it is synced, so a loss of power, but no kill, can take back what was read unacknowledged.
 //
+// A sync that fails proves nothing about later ones: the kernel may drop what it could not write and go on showing it.
+// What bbolt wrote in a transaction that failed is referred to by its meta page alone. So when that page can be seen
+// afterwards the metas are written once more before anything is built on them (docs/adr/0008).
+//
 // bbolt trusts its file and panics or faults on a damaged page. Readers and the committer recover, and a store that met
 // such a page takes no more writes until it is opened again, after Check and Salvage. (What they cannot recover from is
 // a branch page that leads back to itself: bbolt recurses until the stack ends the process.) Open, Probe, Check and
@@ -63,7 +67,7 @@ const lockPatience = time.Second
 
 // Options say where a store lies.
 type Options struct {
-	Path string       // the file; made when it is missing or empty
+	Path string       // the file; made when it is missing
 	Log  *slog.Logger // told of quarantined values and of damage; nil is silent
 }
 
@@ -79,15 +83,16 @@ type Store struct {
 	stopped  chan struct{} // closed when the committer has ended
 	close    func() error
 	chores   chores
+	unsure   bool // the committer's: the last sync failed and what it was for can be seen
 
 	quarantined atomic.Int64
 	damage      atomic.Pointer[errdefs.Error]
 	locked      atomic.Bool // a panic left a lock of bbolt behind: it must not be called any more
 }
 
-// Open opens the store, or makes it when the file is missing or empty. A damaged file is DataLoss (see Salvage), one of
-// a later agentd FailedPrecondition/SchemaTooNew, one that is in use FailedPrecondition/AlreadyRunning. It reads the
-// metas, the freelist and the top pages; ctx is looked at before, not during that.
+// Open opens the store, or makes it when the file is missing. A damaged file, an empty one too, is DataLoss (see Salvage),
+// one of a later agentd FailedPrecondition/SchemaTooNew, one that is in use FailedPrecondition/AlreadyRunning. It reads
+// the metas, the freelist and the top pages; ctx is looked at before, not during that.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if ctx.Err() != nil {
 		return nil, errdefs.As(ctx.Err())
@@ -130,11 +135,13 @@ func (s *Store) countQuarantine() error {
 	})
 }
 
-// createMissing makes the file under another name first: a file that is there is a whole one.
+// createMissing makes the file under another name first: a file that is there was a whole one, so that an empty one has
+// lost what it held.
 func createMissing(path string) error {
-	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+	switch _, err := os.Stat(path); {
+	case err == nil:
 		return nil
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	case !errors.Is(err, fs.ErrNotExist):
 		return stalled(err)
 	}
 	fresh, err := createFile(path)

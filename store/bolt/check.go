@@ -16,11 +16,11 @@ import (
 	"github.com/agentd-dev/agentd/internal/errdefs"
 )
 
-// Probe tells whether a file can be opened: it reads its metas, its freelist and its top pages. A missing or empty file
-// is fine. Damage is DataLoss, a newer format SchemaTooNew, a file that someone writes AlreadyRunning. Probe does not
+// Probe tells whether a file can be opened: it reads its metas, its freelist and its top pages. A missing file is
+// fine. Damage, an empty file too, is DataLoss, a newer format SchemaTooNew, a file that someone writes AlreadyRunning. Probe does not
 // go through bbolt, so that nothing it meets can end the process; it never writes.
 func Probe(ctx context.Context, path string) error {
-	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	im, err := openImage(path)

@@ -2,6 +2,8 @@ package bolt
 
 import (
 	"context"
+	"errors"
+	"os"
 	goruntime "runtime"
 	"runtime/debug"
 
@@ -101,6 +103,12 @@ func (s *Store) transact(group []*request) (answers []answer, err error) {
 	if s.damage.Load() != nil {
 		return nil, stalled(s.Damaged())
 	}
+	if s.unsure {
+		if err := rewriteMetas(s.path, s.db.Info().PageSize); err != nil {
+			return nil, stalled(err)
+		}
+		s.unsure = false
+	}
 	tx, err := s.begin(true)
 	if err != nil {
 		return nil, stalled(err)
@@ -138,7 +146,7 @@ func (s *Store) transact(group []*request) (answers []answer, err error) {
 }
 
 // outcome tells whether a transaction that failed can be seen nevertheless: the sync after the write of its meta page
-// failed. Then it lands, or is lost with the power.
+// failed. Then it lands, or is lost with the power; nothing is built on it before rewriteMetas.
 func (s *Store) outcome(id int, cause error) error {
 	seen := 0
 	err := s.view(func(tx *bbolt.Tx) error {
@@ -146,7 +154,27 @@ func (s *Store) outcome(id int, cause error) error {
 		return nil
 	})
 	if err != nil || seen >= id {
+		s.unsure = true
 		return unknown(cause)
 	}
 	return stalled(cause)
+}
+
+// rewriteMetas writes both meta pages as they are read, and syncs them. After a sync that failed the kernel may show a
+// page that it will not write any more: the next sync succeeds without it, and the next transaction would overwrite pages
+// that the older meta on disk still needs.
+func rewriteMetas(path string, pageSize int) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	metas := make([]byte, 2*pageSize)
+	if _, err := f.ReadAt(metas, 0); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(metas, 0); err != nil {
+		return err
+	}
+	return f.Sync()
 }

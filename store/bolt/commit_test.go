@@ -1,6 +1,8 @@
 package bolt
 
 import (
+	"io"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -63,6 +65,47 @@ func TestOutcome(t *testing.T) {
 	}
 	if err := s.outcome(id+1, errClosed); !errdefs.Is(err, errdefs.StoreStalled) {
 		t.Errorf("not seen: %v, want StoreStalled", err)
+	}
+}
+
+// After an unknown outcome nothing is written before the metas are on disk for sure; then the store goes on.
+// proves D8
+func TestUnsure(t *testing.T) {
+	s := testStore(t)
+	put := store.Batch{Part: "t-1", Ops: []store.Op{{Kind: store.Put, Name: "a", Value: []byte("a")}}}
+	commit := func() error {
+		_, err := s.Commit(t.Context(), put)
+		return err
+	}
+	if err := commit(); err != nil {
+		t.Fatal(err)
+	}
+	// The committer is idle and cannot be disturbed: what it sees next is what was done before the next Commit.
+	if err := s.outcome(lastTx(t, s), errClosed); !errdefs.Is(err, errdefs.OutcomeUnknown) {
+		t.Fatal(err)
+	}
+	aside := s.path + ".aside"
+	if err := os.Rename(s.path, aside); err != nil { // a disk that does not answer
+		t.Fatal(err)
+	}
+	before := lastTx(t, s)
+	if err := commit(); !errdefs.Is(err, errdefs.StoreStalled) || lastTx(t, s) != before {
+		t.Errorf("a commit on unsure metas = %v, after %d transactions", err, lastTx(t, s)-before)
+	}
+	if err := os.Rename(aside, s.path); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := commit(); err != nil || s.unsure {
+			t.Errorf("afterwards: %v, unsure %v", err, s.unsure)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	report, err := Check(t.Context(), s.path, io.Discard)
+	if err != nil || !report.OK() {
+		t.Errorf("the store is not sound: %v %v", report, err)
 	}
 }
 

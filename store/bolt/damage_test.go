@@ -347,26 +347,6 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// proves D7: only a file that is missing or empty is new.
-func TestOpenOthersFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "store.db")
-	for _, content := range []string{"x", strings.Repeat("text", 10_000)} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := bolt.Open(t.Context(), bolt.Options{Path: path}); !errdefs.Is(err, errdefs.RecordCorrupt) {
-			t.Errorf("Open of %.8q = %v, want RecordCorrupt", content, err)
-		}
-		if got, _ := os.ReadFile(path); string(got) != content {
-			t.Error("Open has touched it")
-		}
-	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	open(t, path)
-}
-
 func TestOpenTwice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	open(t, path)

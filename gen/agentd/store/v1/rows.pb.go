@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// DaemonRow is `daemon` in the partition `daemon`.
+// DaemonRow is `daemon` and its copy `spare` in the partition `daemon`.
 type DaemonRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Random id of the store, made when it was.
@@ -102,7 +102,7 @@ type IDsRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Next free block of 1,000 ids.
 	NextBlock uint64 `protobuf:"varint,1,opt,name=next_block,json=nextBlock,proto3" json:"next_block,omitempty"`
-	// Next free team number.
+	// Newest team number.
 	NextTeam      uint64 `protobuf:"varint,2,opt,name=next_team,json=nextTeam,proto3" json:"next_team,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1459,7 +1459,7 @@ type ToolResultRow struct {
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// Failed.
 	IsError bool `protobuf:"varint,4,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
-	// More in the log `output/TASK/CALL`.
+	// The whole is in the records `output/TASK/CALL/N`.
 	Truncated bool `protobuf:"varint,5,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	// Files known by it.
 	Files []*FileMarkRow `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`

@@ -57,7 +57,7 @@ func house() map[string]room {
 		"internal/errdefs":   {},
 		"internal/lifecycle": {},
 		"internal/launch":    {},
-		"internal/config":    {"internal/launch"},
+		"internal/config":    {"internal/launch", "runtime/task"},
 		"internal/daemon":    {all},
 
 		"examples/demo": {},

@@ -36,9 +36,9 @@ func TestKilledAfterEachCommit(t *testing.T) {
 func killAfter(t *testing.T, n int) (over bool) {
 	var effects tally
 	var h *house
-	steer := func(_ context.Context, c tool.Call) (tool.Answer, error) {
-		req := sendTo(c.Scope.TaskID, "steered")
-		req.RequestID = "steering" // a retry, when the call runs anew
+	steer := func(context.Context, tool.Call) (tool.Answer, error) {
+		req := sendTo("sub-1", "steered") // itself
+		req.RequestID = "steering"        // a retry, when the call runs anew
 		_, _ = h.sup.Send(context.Background(), req)
 		return tool.Answer{Text: "sent"}, nil
 	}

@@ -3,6 +3,8 @@ package runtime
 import (
 	"container/heap"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,6 +64,15 @@ func (d *deadlines) take(now time.Time) []journal.Due {
 		due = append(due, next)
 	}
 	return due
+}
+
+// forget drops the deadlines of a task that has ended, which may be a year away.
+func (d *deadlines) forget(id task.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.heap = slices.DeleteFunc(d.heap, func(due journal.Due) bool { return due.TaskID == id })
+	heap.Init(&d.heap)
+	maps.DeleteFunc(d.known, func(due journal.Due, _ bool) bool { return due.TaskID == id })
 }
 
 // dueHeap orders by time, for container/heap.

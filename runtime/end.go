@@ -43,7 +43,11 @@ func (s *Supervisor) finish(ctx context.Context, row journal.Row[task.Task], fin
 	}
 	b.EndTask(row, after, report, changes)
 	req.put(b)
-	return s.commit(ctx, b)
+	if err := s.commit(ctx, b); err != nil {
+		return err
+	}
+	s.due.forget(after.ID)
+	return nil
 }
 
 // conclude reads the transcript of a task that may have failed over that very transcript.
@@ -68,8 +72,8 @@ func (s *Supervisor) change(ctx context.Context, id task.ID, c task.Change) erro
 		if errdefs.Is(err, errdefs.TaskEnded) {
 			return agent.ErrGone
 		}
-		if possible := err == nil; !possible {
-			return nil
+		if err != nil {
+			return nil //nolint:nilerr // the arrow does not exist any more: a stop was first, and the loop will see it
 		}
 		b.ChangeTask(row, after)
 		if err := s.commit(ctx, b); !errdefs.Is(err, errdefs.Conflict) {

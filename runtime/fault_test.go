@@ -103,11 +103,12 @@ func runWithFault(t *testing.T, plan storetest.Plan) bool {
 // worker and idler ask anew for a call whose outcome is unknown: a fault may have come between its start and its effect.
 func worker(_ context.Context, req model.Request, _ func(model.Event)) (model.Response, error) {
 	n, seen := itoa(len(req.Messages)), answers(req)
+	mine := `"task":"` + idOf(req) + `"`
 	switch {
 	case !strings.Contains(seen, "through"):
 		return call("work", `{"n":`+n+`}`), nil
 	case strings.Count(seen, "effect done") < 2:
-		return call("effect", `{"n":`+n+`}`, "ls", `{"path":"."}`, "effect", `{"m":`+n+`}`), nil
+		return call("effect", `{`+mine+`,"n":`+n+`}`, "ls", `{"path":"."}`, "effect", `{`+mine+`,"m":`+n+`}`), nil
 	}
 	return call("report", `{"summary":"worked"}`), nil
 }
@@ -171,6 +172,43 @@ func (c client) stop(id task.ID, level task.StopLevel) {
 	c.insist("stop", func() error {
 		req := runtime.StopRequest{RequestID: "stop", Caller: "test", TaskID: id, Level: level}
 		return c.h.sup.Stop(context.Background(), req, func(runtime.StopProgress) error { return nil })
+	})
+}
+
+// proves D8: however many commits fail at once, the store is taken up once.
+func TestManyUnknownCommitsAreTakenUpOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 20
+		all := make(chan bool)
+		var came tally
+		bent := &tap{commit: func(b store.Batch, commit func() (store.Committed, error)) (store.Committed, error) {
+			if !touches(b, "created") {
+				return commit()
+			}
+			if came.add("spawns") == many {
+				close(all)
+			}
+			<-all
+			_, _ = commit()
+			return store.Committed{}, unknown()
+		}}
+		h := newHouse(t, play(text("done")), inBubble, tapped(bent), slots(many))
+		before := bent.scans.get("live")
+		for range many {
+			go func() {
+				_, err := h.sup.Spawn(context.Background(), task.Assignment{From: "user", Workspace: h.workspace, Prompt: "x"})
+				if !errdefs.Is(err, errdefs.OutcomeUnknown) {
+					t.Errorf("spawn: %v", err)
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+		if n := bent.scans.get("live") - before; n != 1 {
+			t.Errorf("%d scans for what lives", n)
+		}
+		for n := range many {
+			h.ended(task.ID(fmt.Sprintf("sub-%d", n+1)), task.Completed, task.Done)
+		}
 	})
 }
 

@@ -268,13 +268,9 @@ func (c *cutStore) Commit(ctx context.Context, b store.Batch) (store.Committed, 
 // noProcesses is for tests in a bubble, whose tools start none.
 type noProcesses struct{}
 
-func (noProcesses) Shell(sandbox.Owner, []string, sandbox.Started, sandbox.Ended) sandbox.Shell {
-	return sandbox.Shell{}
-}
-func (noProcesses) Kill(context.Context, string) (int, error) { return 0, nil }
-func (noProcesses) Sweep(context.Context, []sandbox.Process, func(string) bool) (int, error) {
-	return 0, nil
-}
+func (noProcesses) Shell(sandbox.Owner, sandbox.Events) sandbox.Shell       { return sandbox.Shell{} }
+func (noProcesses) Kill(context.Context, string) ([]sandbox.Process, error) { return nil, nil }
+func (noProcesses) Sweep(context.Context, []sandbox.Process) (int, error)   { return 0, nil }
 
 type testWriter struct{ t *testing.T }
 

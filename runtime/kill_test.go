@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/agentd-dev/agentd/runtime/sandbox"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
@@ -17,12 +18,12 @@ type lateKill struct {
 	loop   func() // waits until the loop has nothing left to do
 }
 
-func (k *lateKill) Kill(context.Context, string) (int, error) {
+func (k *lateKill) Kill(context.Context, string) ([]sandbox.Process, error) {
 	k.opened.Do(func() {
 		close(k.gate.open)
 		k.loop()
 	})
-	return 1, nil
+	return nil, nil
 }
 
 // proves T1: a loop that sees its tool killed can't go on and complete before the kill is on disk.

@@ -76,6 +76,9 @@ func (s *Supervisor) settle(ctx context.Context, id task.ID, err error) error {
 	var p *panicked
 	switch {
 	case err == nil, errors.Is(err, agent.ErrGone):
+		if err == nil {
+			s.due.forget(id)
+		}
 		s.cascade(ctx, id, task.Cancel)
 		return nil
 	case errors.Is(err, agent.ErrDrained):
@@ -99,6 +102,13 @@ func (s *Supervisor) startFailed(ctx context.Context, id task.ID, cause error) e
 		}
 		if err != nil {
 			return err
+		}
+		stepped, err := s.stepped(ctx, row.Value, task.Seq(live.Rev))
+		if err != nil {
+			return err
+		}
+		if stepped {
+			live.Value.Restarts, live.Value.FailedResumes = 0, 0
 		}
 		failed := live.Value.FailedResumes + 1
 		message := errdefs.As(cause).Message

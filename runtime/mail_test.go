@@ -15,6 +15,7 @@ import (
 	"github.com/agentd-dev/agentd/runtime/tool"
 )
 
+// proves M3
 // case MSG-1: mail that comes while a tool runs is in the transcript at the next step boundary.
 func TestMailAtTheStepBoundary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -38,7 +38,8 @@ func (s *Supervisor) place(ctx context.Context, a task.Assignment) (roster.Team,
 		return team, "", errdefs.New(errdefs.FailedPrecondition, errdefs.NoWorkspace, team.Name,
 			"the spawn names no workspace and team %q has none; give an absolute directory", team.Name)
 	}
-	return team, workspace, nil
+	workspace, err = s.canonical(workspace) // a team's own may have vanished, or lie outside the roots of today
+	return team, workspace, err
 }
 
 // canonical resolves a workspace, which must exist and lie beneath a --workspace root when there is any.

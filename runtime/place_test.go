@@ -99,6 +99,26 @@ func TestFirstRootWithATeam(t *testing.T) {
 	}
 }
 
+// proves N1: a team's own workspace is held to the roots of today, and must exist.
+func TestTeamsWorkspaceIsChecked(t *testing.T) {
+	h := newHouse(t, play(text("done")), inBubble)
+	inside, outside := filepath.Join(h.workspace, "inside"), filepath.Join(h.workspace, "outside")
+	h.must(os.Mkdir(inside, 0o700))
+	h.must(os.Mkdir(outside, 0o700))
+	of := func(id task.ID) func(*task.Assignment) {
+		name := h.task(id).TeamName
+		return func(a *task.Assignment) { a.Team, a.Workspace = name, "" }
+	}
+	gone, kept := of(h.spawn("x", in(inside))), of(h.spawn("x", in(outside)))
+	h.stop()
+	h.roots = []string{inside}
+	h.start()
+	h.refused(errdefs.WorkspaceNotAllowed, kept)
+	h.spawn("x", gone)
+	h.must(os.Remove(inside))
+	h.refused(errdefs.BadArgument, gone)
+}
+
 // proves N8: what is beyond a limit is refused with its field; what is at it is taken.
 func TestLimits(t *testing.T) {
 	h := newHouse(t, hang, inBubble)
@@ -115,7 +135,7 @@ func TestLimits(t *testing.T) {
 		{"inputs[0]", func(a *task.Assignment) { a.Inputs = []task.NamedText{{Name: "n"}} }},
 		{"inputs[0]", func(a *task.Assignment) { a.Inputs = []task.NamedText{{Name: "n", Text: "t", TaskID: "sub-1"}} }},
 		{"description", func(a *task.Assignment) { a.Description = long(1025) }},
-		{"model", func(a *task.Assignment) { a.Model = long(65) }},
+		{"model", func(a *task.Assignment) { a.Model = long(201) }},
 		{"budget.max_steps", func(a *task.Assignment) { a.Budget.MaxSteps = 1001 }},
 		{"budget.steps", func(a *task.Assignment) { a.Budget.Steps = -1 }},
 		{"budget.tokens", func(a *task.Assignment) { a.Budget.Tokens = -1 }},

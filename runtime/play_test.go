@@ -107,10 +107,17 @@ func (t *tally) get(key string) int {
 	return t.n[key]
 }
 
-// effect is a tool with an effect that must not happen twice: it counts the calls by task and call id.
+// idOf is the id of the task that asks.
+func idOf(req model.Request) string {
+	_, rest, _ := strings.Cut(req.Messages[0].Text, "the task id ")
+	id, _, _ := strings.Cut(rest, " ")
+	return id
+}
+
+// effect is a tool with an effect that must not happen twice: it counts the calls by call id and arguments.
 func effect(name string, counts *tally) prop {
 	return prop{name: name, run: func(_ context.Context, c tool.Call) (tool.Answer, error) {
-		n := counts.add(string(c.Scope.TaskID) + "/" + c.ID)
+		n := counts.add(c.ID + string(c.Arguments))
 		return tool.Answer{Text: fmt.Sprintf("%s done, %d", name, n)}, nil
 	}}
 }

@@ -41,8 +41,10 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	}
 	var living []found
 	for _, team := range teams {
-		if err := s.cfg.Journal.Prune(ctx, team.ID); err != nil {
+		if err := s.cfg.Journal.Prune(ctx, team.ID); isStoreFault(err) {
 			return err
+		} else if err != nil {
+			s.cfg.Log.Warn("old rows were not dropped; the next hour tries again", "team", team.ID, "error", err)
 		}
 		more, err := s.find(ctx, team.ID)
 		if err != nil {
@@ -90,7 +92,7 @@ func (s *Supervisor) sweep(ctx context.Context, teams []roster.Team) error {
 			left, recorded = append(left, p), append(recorded, p.Process)
 		}
 	}
-	reaped, err := s.cfg.Processes.Sweep(ctx, recorded, func(string) bool { return false })
+	reaped, err := s.cfg.Processes.Sweep(ctx, recorded)
 	if err != nil {
 		s.cfg.Log.Error("processes of an earlier daemon remain", "error", err)
 		return nil // their records stay for the next start
@@ -134,20 +136,19 @@ func isLost(err error) bool {
 	return errdefs.Is(err, errdefs.TaskNotFound) || errdefs.Is(err, errdefs.RecordCorrupt)
 }
 
-// restarts counts this start against a task only if it ran, the daemon did not stop in order, and no step was committed
-// since the start before (D6).
-func (s *Supervisor) restarts(ctx context.Context, f found) (int, error) {
-	if f.queued() {
-		return 0, nil
-	}
+// restarted is a task's live record after this start, which counts against it only if it ran, the daemon did not stop in
+// order, and no step was committed since the start before (D6).
+func (s *Supervisor) restarted(ctx context.Context, f found) (journal.Live, error) {
 	stepped, err := s.stepped(ctx, f.row.Value, task.Seq(f.live.Rev))
+	live := f.live.Value
 	switch {
-	case err != nil || stepped:
-		return 0, err
-	case s.cfg.Journal.CleanStop() || f.live.Value.Start == noLoop:
-		return f.live.Value.Restarts, nil
+	case stepped:
+		live.Restarts, live.FailedResumes = 0, 0
+	case live.Start != noLoop && !s.cfg.Journal.CleanStop():
+		live.Restarts++
 	}
-	return f.live.Value.Restarts + 1, nil
+	live.Start, live.Alone = noLoop, false
+	return live, err
 }
 
 // stepped tells whether a task's loop committed anything of a step after a position.
@@ -168,44 +169,49 @@ func (s *Supervisor) stepped(ctx context.Context, t task.Task, after task.Seq) (
 // backoff, alone. One that took the daemon down while it was alone is parked.
 func (s *Supervisor) resume(ctx context.Context, f found) error {
 	t := f.row.Value
-	restarts, err := s.restarts(ctx, f)
+	live, err := s.restarted(ctx, f)
 	if err != nil {
 		return err
 	}
-	if restarts > maxRestarts && f.live.Value.Alone {
+	if live.Restarts > maxRestarts && f.live.Value.Alone {
 		return s.fail(ctx, t.ID, task.CrashLoop, "the daemon went down each time this task ran")
 	}
-	if err := s.noteRestart(ctx, f, restarts); err != nil {
+	if err := s.noteRestart(ctx, f, live); err != nil {
 		return err
 	}
 	if err := s.stopOrphan(ctx, t); err != nil {
 		return err
 	}
 	_, err = s.cfg.Journal.Due(ctx, t.Team, t.ID, journal.DueResume)
-	if errdefs.Is(err, errdefs.RecordNotFound) {
-		s.enqueue(t.ID) // else the end of its backoff brings it
-		err = nil
+	switch {
+	case err == nil:
+		return nil // the end of its backoff brings it
+	case errdefs.Is(err, errdefs.RecordCorrupt):
+		s.cfg.Log.Error("the end of a task's backoff is in quarantine; it is resumed at once", "task", t.ID, "error", err)
+	case !errdefs.Is(err, errdefs.RecordNotFound):
+		return err
 	}
-	return err
+	s.enqueue(t.ID)
+	return nil
 }
 
-// noteRestart writes the count of restarts, a suspect's backoff, and the time a client has to come back.
-func (s *Supervisor) noteRestart(ctx context.Context, f found, restarts int) error {
-	t, live := f.row.Value, f.live.Value
+// noteRestart writes what the restart made of the live record, a suspect's backoff, and the time a client has to come
+// back.
+func (s *Supervisor) noteRestart(ctx context.Context, f found, live journal.Live) error {
+	t := f.row.Value
 	b := s.cfg.Journal.Batch(t.Team)
-	suspect := restarts >= maxRestarts
+	suspect := live.Restarts >= maxRestarts
 	if suspect {
-		at := b.Now().Add(backoff(restarts - maxRestarts + 1))
+		at := b.Now().Add(backoff(live.Restarts - maxRestarts + 1))
 		b.PutDue(journal.Due{At: at, TaskID: t.ID, Kind: journal.DueResume})
 	}
 	attached := t.CancelOnDisconnect && t.Stop == nil
 	if attached {
 		b.PutDue(journal.Due{At: b.Now().Add(reattachTime), TaskID: t.ID, Kind: journal.DueReattach})
 	}
-	if restarts == live.Restarts && !suspect && !attached {
+	if live == f.live.Value && !suspect && !attached {
 		return nil
 	}
-	live.Start, live.Restarts, live.Alone = noLoop, restarts, false
 	b.GuardLive(t.ID, f.live.Rev)
 	b.PutLive(t.ID, live)
 	return s.commit(ctx, b)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/store"
 )
 
 // poison counts the calls of a model that answers none, as one whose task takes the daemon down.
@@ -178,6 +180,122 @@ func TestFailedResumes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// proves D6: steps that a task committed between two resumes that failed reset their count, whether the daemon went down
+// or the store failed.
+func TestStepsResetFailedResumes(t *testing.T) {
+	for _, crash := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) { stepBetweenFailedResumes(t, crash) })
+	}
+}
+
+func stepBetweenFailedResumes(t *testing.T, crash bool) {
+	var calls tally
+	var fault atomic.Bool
+	g := newGate()
+	h := newHouse(t, func(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
+		if calls.add("calls") == 1 {
+			return hang(ctx, req, sink)
+		}
+		return play(call("gate", "{}"), text("done"))(ctx, req, sink)
+	}, inBubble, with(g.tool("gate")), tapped(&tap{
+		commit: func(_ store.Batch, commit func() (store.Committed, error)) (store.Committed, error) {
+			if fault.CompareAndSwap(true, false) {
+				return store.Committed{}, errdefs.New(errdefs.Unavailable, errdefs.StoreStalled, "", "made to fail")
+			}
+			return commit()
+		},
+	}))
+	dir := filepath.Join(h.workspace, "comes and goes")
+	h.must(os.Mkdir(dir, 0o700))
+	id := h.spawn("x", in(dir))
+	synctest.Wait()
+	h.must(os.Remove(dir))
+	h.restart()
+	time.Sleep(1500 * time.Millisecond) // two resumes fail
+	h.must(os.Mkdir(dir, 0o700))
+	<-g.entered // the third does not, and a step is made
+	h.must(os.Remove(dir))
+	if crash {
+		h.restart()
+	} else {
+		fault.Store(true)
+		close(g.open)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if s := h.task(id).State; s.Terminal() {
+		t.Errorf("it is %s", s)
+	}
+	h.must(os.Mkdir(dir, 0o700))
+	h.ended(id, task.Completed, task.Done)
+}
+
+// proves D6: who only waits for a slot when the daemon goes down is not blamed.
+func TestWaitingForASlotIsNotBlamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, hang, inBubble, slots(2))
+		h.spawn("ahead")
+		time.Sleep(time.Second)
+		id := h.spawn("behind")
+		synctest.Wait()
+		h.stop() // in order
+		h.running = 1
+		h.start()
+		synctest.Wait()
+		h.restart()
+		row, err := h.journal.Task(context.Background(), id)
+		h.must(err)
+		live, err := h.journal.Live(context.Background(), row.Value.Team, id)
+		h.must(err)
+		if live.Value.Restarts != 0 {
+			t.Errorf("restarts: %d", live.Value.Restarts)
+		}
+	})
+}
+
+// proves D7: damaged deadlines and request ids keep no daemon from starting, and no task from going on.
+func TestDamageDoesNotKeepFromStarting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls tally
+		damaged := &tap{}
+		h := newHouse(t, func(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
+			if calls.add("calls") == 1 {
+				return hang(ctx, req, sink)
+			}
+			return text("done"), nil
+		}, inBubble, tapped(damaged))
+		id := h.spawn("x")
+		synctest.Wait()
+		h.kill()
+		damaged.spoil("due/"+string(id)+"/resume", "requests", "feed")
+		h.start()
+		h.ended(id, task.Completed, task.Done)
+	})
+}
+
+// proves D6, D7: a suspect is resumed although the record of a task that runs beside it is lost, and after a fault of the
+// store.
+func TestSuspectIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls tally
+		damaged := &tap{}
+		h := newHouse(t, cast(map[string]modelFunc{"bad": poison(&calls), "lost": hang}), inBubble, tapped(damaged))
+		h.spawn("bad")
+		for range 3 {
+			synctest.Wait()
+			h.restart()
+		}
+		lost := h.spawn("lost")
+		synctest.Wait()
+		damaged.spoil("task/" + string(lost))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := calls.get("calls"); n != 4 {
+			t.Errorf("the suspect was called %d times", n)
+		}
+		damaged.spoil()
+	})
 }
 
 // proves D10: a deadline that passed while the daemon was down fires at the next start.

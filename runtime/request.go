@@ -47,10 +47,14 @@ func (r *requestRow) put(b *journal.Batch) {
 	}
 }
 
-// overtaken tells, after a conflict, whether another call with the same request id was first.
-func (r *requestRow) overtaken(ctx context.Context, s *Supervisor, team string) bool {
-	_, known, err := s.first(ctx, team, r)
-	return known && err == nil
+// record keeps a request id whose call had nothing to change. Conflict when it was used meanwhile.
+func (s *Supervisor) record(ctx context.Context, team string, r *requestRow) error {
+	if r == nil {
+		return nil
+	}
+	b := s.cfg.Journal.Batch(team)
+	r.put(b)
+	return s.commit(ctx, b)
 }
 
 // first gives the first outcome of a request id, if there is one; RequestIDReused when it was for another body.

@@ -87,7 +87,7 @@ func (s *Supervisor) accept(
 		r.outcome.TaskID, r.outcome.MessageID = row.Value.ID, m.ID
 		r.put(b)
 	}
-	return m.ID, s.cfg.Journal.Commit(ctx, b)
+	return m.ID, s.cfg.Journal.Commit(ctx, b) // when it is unknown there is nothing to take up: the boundary reads the mail
 }
 
 func recipientError(to task.ID, err error) error {

@@ -3,7 +3,9 @@ package runtime
 import (
 	"context"
 	"slices"
+	"time"
 
+	"github.com/agentd-dev/agentd/runtime/sandbox"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
@@ -14,9 +16,10 @@ type loop struct {
 	done   chan struct{} // closed when the goroutine returns
 
 	// What follows is guarded by the supervisor's mu.
-	slot   bool // it holds one of the MaxRunning slots
-	ended  bool // the task is terminal although the goroutine has not returned
-	reaped int  // processes killed by stops
+	slot   bool                     // it holds one of the MaxRunning slots
+	cut    bool                     // its ctx was ended by a stop
+	ended  time.Time                // since when the task is terminal although the goroutine has not returned; zero: it is not
+	killed map[sandbox.Process]bool // processes killed since it was cut
 }
 
 // comeback is a loop that waits for a slot again.
@@ -54,7 +57,7 @@ func (s *Supervisor) dispatch() {
 
 // startLoop gives a task its loop and a slot. The caller holds mu.
 func (s *Supervisor) startLoop(id task.ID, alone bool) *loop {
-	l := &loop{id: id, done: make(chan struct{})}
+	l := &loop{id: id, done: make(chan struct{}), killed: map[sandbox.Process]bool{}}
 	s.loops[id] = l
 	s.give(l)
 	s.launch(l, alone)

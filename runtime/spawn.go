@@ -20,7 +20,7 @@ import (
 const (
 	maxPrompt   = 256 << 10 // bytes of the prompt and the inputs together
 	maxInputs   = 32        // named texts
-	maxName     = 64        // bytes of a named text's name, or of a model's
+	maxName     = 64        // bytes of a named text's name
 	maxLine     = 1 << 10   // bytes of a line for people
 	maxMaxSteps = 1000      // model calls a turn
 	maxWallTime = 365 * 24 * time.Hour
@@ -93,8 +93,8 @@ func (s *Supervisor) check(a task.Assignment) error {
 		return errdefs.BadField("inputs", "there are %d; the limit is %d", len(a.Inputs), maxInputs)
 	case len(a.Description) > maxLine:
 		return tooLarge("description", len(a.Description), maxLine)
-	case len(a.Model) > maxName:
-		return tooLarge("model", len(a.Model), maxName)
+	case len(a.Model) > task.MaxModelName:
+		return tooLarge("model", len(a.Model), task.MaxModelName)
 	case a.Agent != "" && a.Agent != DefaultAgent:
 		return errdefs.New(errdefs.NotFound, errdefs.AgentNotFound, a.Agent,
 			"there is no agent definition %q; there is %q", a.Agent, DefaultAgent)

@@ -13,18 +13,32 @@ import (
 func (s *Supervisor) commit(ctx context.Context, b *journal.Batch) error {
 	err := s.cfg.Journal.Commit(ctx, b)
 	if errdefs.Is(err, errdefs.OutcomeUnknown) {
-		ctx := context.WithoutCancel(ctx)
-		s.background(func() { s.takeUp(ctx) })
+		s.takeUpSoon(context.WithoutCancel(ctx))
 	}
 	return err
 }
 
+// takeUpSoon lets the store be taken up once for all commits that fail before it recovers.
+func (s *Supervisor) takeUpSoon(ctx context.Context) {
+	s.mu.Lock()
+	waits := s.takes
+	s.takes = true
+	s.mu.Unlock()
+	if !waits {
+		s.background(func() { s.takeUp(ctx) })
+	}
+}
+
 // takeUp does for everything in the store what would have followed the commit that wrote it. All of it is idempotent.
 func (s *Supervisor) takeUp(ctx context.Context) {
-	if s.awaitStore(ctx) != nil {
+	err := s.awaitStore(ctx)
+	s.mu.Lock()
+	s.takes = false // from here on it may come too late for the next
+	s.mu.Unlock()
+	if err != nil {
 		return
 	}
-	err := s.persist(ctx, func() error {
+	err = s.persist(ctx, func() error {
 		teams, err := s.cfg.Journal.Teams(ctx)
 		if err != nil {
 			return err

@@ -52,9 +52,12 @@ func (s *Supervisor) start(ctx context.Context, l *loop, alone bool) (*agent.Age
 	}
 	owner := sandbox.Owner{TaskID: string(l.id), TeamID: t.Team, Start: a.Task.Start}
 	a.Scope = &tool.Scope{
-		TaskID: l.id, Workspace: t.Workspace, Grant: t.Grant, Files: files, Known: history.Known,
+		Workspace: t.Workspace, Grant: t.Grant, Files: files, Known: history.Known,
 		Outputs: outputs{s.cfg.Journal, t.Team, l.id},
-		Shell:   s.cfg.Processes.Shell(owner, nil, a.ProcessStarted, a.ProcessEnded),
+		Shell: s.cfg.Processes.Shell(owner, sandbox.Events{
+			Started: a.ProcessStarted, Ended: a.ProcessEnded,
+			Killed: func(killed []sandbox.Process) { s.countKilled(l, killed) },
+		}),
 	}
 	return a, nil
 }

@@ -8,15 +8,12 @@ import (
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/journal"
+	"github.com/agentd-dev/agentd/runtime/sandbox"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
 // MaxStopTimeout bounds each of a stop's two timeouts.
 const MaxStopTimeout = time.Hour
-
-// progressEvery is how often a stop looks for what its tasks' transcripts do not tell: a harder level, or the end of
-// another task.
-const progressEvery = time.Second
 
 // StopRequest asks for the end of a task and of those below it.
 type StopRequest struct {
@@ -33,7 +30,7 @@ type StopRequest struct {
 type StopProgress struct {
 	Level     task.StopLevel
 	Remaining int // living tasks: the task and those below it
-	Reaped    int // processes killed so far
+	Reaped    int // processes killed so far, by this stop or another one of the same tasks
 }
 
 func (r StopRequest) check() error {
@@ -56,8 +53,9 @@ func (r StopRequest) order() task.StopOrder {
 	}
 }
 
-// Stop makes a stop durable and waits until the task and all below it are terminal, telling progress of each change.
-// The stop goes on when ctx ends or progress fails. What has ended already is a success (T4).
+// Stop makes a stop durable and waits until the task and all below it are terminal, telling progress of each change; the
+// last one has nothing remaining. The stop goes on when ctx ends or progress fails. What has ended already is a success,
+// of which there is no progress to tell (T4).
 func (s *Supervisor) Stop(ctx context.Context, req StopRequest, progress func(StopProgress) error) error {
 	if err := req.check(); err != nil {
 		return err
@@ -79,90 +77,39 @@ func (s *Supervisor) Stop(ctx context.Context, req StopRequest, progress func(St
 	if err != nil {
 		return err
 	}
+	watch := &stopWatch{s: s, root: req.TaskID, level: req.order().Level, loops: map[*loop]bool{}}
+	if err := watch.look(ctx); err != nil {
+		return err
+	}
 	if !known {
 		if err := s.order(context.WithoutCancel(ctx), req.TaskID, req.order(), r); err != nil {
 			return err
 		}
 	}
-	return s.awaitEnd(ctx, req.TaskID, progress)
-}
-
-// awaitEnd tells progress until the whole subtree is terminal.
-func (s *Supervisor) awaitEnd(ctx context.Context, id task.ID, progress func(StopProgress) error) error {
-	var told StopProgress
-	for {
-		root, err := s.cfg.Journal.Task(ctx, id)
-		if err != nil {
-			return err
-		}
-		alive, err := s.livingBelow(ctx, root.Value)
-		if err != nil || len(alive) == 0 {
-			return err
-		}
-		more := s.cfg.Journal.Follow(root.Value.Team, string(alive[0]))
-		if t, err := s.cfg.Journal.Task(ctx, alive[0]); err != nil || t.Value.State.Terminal() {
-			continue // it ended before it was followed
-		}
-		now := StopProgress{Remaining: len(alive), Reaped: s.reaped(id)}
-		if root.Value.Stop != nil {
-			now.Level = root.Value.Stop.Level
-		}
-		if now != told {
-			told = now
-			if err := progress(now); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-more:
-		case <-time.After(progressEvery):
-		case <-s.draining:
-			return notServing() // what is left goes on at the next start
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// livingBelow lists the task, if it lives, and its living descendants.
-func (s *Supervisor) livingBelow(ctx context.Context, root task.Task) ([]task.ID, error) {
-	var alive []task.ID
-	for id, err := range s.cfg.Journal.Living(ctx, root.Team) {
-		if err != nil {
-			return nil, err
-		}
-		t, err := s.cfg.Journal.Task(ctx, id)
-		if isLost(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !t.Value.State.Terminal() && (id == root.ID || slices.Contains(t.Value.Ancestors, root.ID)) {
-			alive = append(alive, id)
-		}
-	}
-	return alive, nil
+	return watch.awaitEnd(ctx, progress)
 }
 
 // order makes a stop durable, tells the loop, and does the same to the children. A stop that is no harder than the one
-// under way changes nothing.
+// under way, or that comes after the end, changes nothing.
 func (s *Supervisor) order(ctx context.Context, id task.ID, order task.StopOrder, req *requestRow) error {
 	for {
 		row, err := s.cfg.Journal.Task(ctx, id)
-		if err != nil || row.Value.State.Terminal() {
+		if err != nil {
 			return err
 		}
-		if row.Value.State == task.Queued {
+		switch {
+		case row.Value.State.Terminal():
+			err = s.record(ctx, row.Value.Team, req)
+		case row.Value.State == task.Queued:
 			err = s.discard(ctx, row, order, req)
-		} else {
+		default:
 			err = s.ask(ctx, row, order, req)
 		}
 		if !errdefs.Is(err, errdefs.Conflict) {
 			return err
 		}
-		if req.overtaken(ctx, s, row.Value.Team) {
-			return nil
+		if _, known, err := s.first(ctx, row.Value.Team, req); err != nil || known {
+			return err
 		}
 	}
 }
@@ -181,6 +128,9 @@ func (s *Supervisor) discard(ctx context.Context, row journal.Row[task.Task], or
 // it. Conflict when it changed since the row was read.
 func (s *Supervisor) ask(ctx context.Context, row journal.Row[task.Task], order task.StopOrder, req *requestRow) error {
 	if row.Value.Stop != nil && order.Level <= row.Value.Stop.Level {
+		if err := s.record(ctx, row.Value.Team, req); err != nil {
+			return err
+		}
 		return s.enforce(ctx, row.Value)
 	}
 	b := s.cfg.Journal.Batch(row.Value.Team)
@@ -242,24 +192,28 @@ func (s *Supervisor) escalate(ctx context.Context, t task.Task) error {
 }
 
 func (s *Supervisor) killProcesses(ctx context.Context, id task.ID) {
-	n, err := s.cfg.Processes.Kill(ctx, string(id))
+	s.mu.Lock()
+	l := s.loops[id] // before it returns
+	s.mu.Unlock()
+	killed, err := s.cfg.Processes.Kill(ctx, string(id))
 	if err != nil {
 		s.cfg.Log.Error("processes of a stopped task remain", "task", id, "error", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l := s.loops[id]; l != nil {
-		l.reaped += n
+	if l != nil {
+		s.countKilled(l, killed)
 	}
 }
 
-func (s *Supervisor) reaped(id task.ID) int {
+// countKilled takes notice of processes that were killed since the loop was cut. The loop's shell and a KILL may both tell
+// of the same ones.
+func (s *Supervisor) countKilled(l *loop, killed []sandbox.Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.loops[id]; l != nil {
-		return l.reaped
+	for _, p := range killed {
+		if l.cut {
+			l.killed[p] = true
+		}
 	}
-	return 0
 }
 
 // cut ends the ctx of a task's loop. A task that has ended leaves the queue, and its loop gives the slot back even if it
@@ -275,8 +229,9 @@ func (s *Supervisor) cut(id task.ID, ended bool) {
 		return
 	}
 	l.cancel(errStopped)
-	if ended {
-		l.ended = true
+	l.cut = true
+	if ended && l.ended.IsZero() {
+		l.ended = s.cfg.Now()
 		s.release(l)
 	}
 }

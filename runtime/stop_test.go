@@ -16,6 +16,7 @@ import (
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/tool"
+	"github.com/agentd-dev/agentd/store"
 )
 
 // proves T1: WRAP_UP lets the step finish and asks for the report.
@@ -116,10 +117,12 @@ func TestStopOfADeafToolEscalates(t *testing.T) {
 		if took := time.Since(began); took != 5*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		if !slices.Equal(levels, []task.StopLevel{task.WrapUp, task.Cancel}) {
+		if !slices.Equal(levels, []task.StopLevel{task.WrapUp, task.Cancel, task.Kill}) {
 			t.Errorf("levels told: %v", levels)
 		}
 		h.ended(id, task.Killed, task.StoppedByClient)
+		h.counts(0, 0) // it may still return
+		time.Sleep(5 * time.Second)
 		if queued, running, stuck := h.sup.Counts(); queued != 0 || running != 0 || stuck != 1 {
 			t.Errorf("counts: %d queued, %d running, %d stuck", queued, running, stuck)
 		}
@@ -234,6 +237,92 @@ func TestStopRequestIDs(t *testing.T) {
 		h.must(<-done)
 		h.ended(id, task.Killed, task.StoppedByClient)
 	})
+}
+
+// proves N7: of two stops under one request id, with other bodies and at once, one is refused.
+func TestStopsRaceUnderOneRequestID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		both := make(chan bool)
+		var came tally
+		h := newHouse(t, hang, inBubble, tapped(&tap{commit: func(b store.Batch, commit func() (store.Committed, error)) (store.Committed, error) {
+			if touches(b, "request/") {
+				if came.add("stops") == 2 {
+					close(both)
+				}
+				<-both
+			}
+			return commit()
+		}}))
+		id := h.spawn("x")
+		h.untilState(id, task.Running)
+		done := make(chan error, 2)
+		for _, level := range []task.StopLevel{task.Cancel, task.Kill} {
+			req := runtime.StopRequest{RequestID: "r", Caller: "test", TaskID: id, Level: level}
+			go func() {
+				done <- h.sup.Stop(context.Background(), req, func(runtime.StopProgress) error { return nil })
+			}()
+		}
+		one, other := <-done, <-done
+		if one == nil {
+			one, other = other, one
+		}
+		if !errdefs.Is(one, errdefs.RequestIDReused) || other != nil {
+			t.Errorf("%v and %v", one, other)
+		}
+		h.ended(id, task.Killed, task.StoppedByClient)
+	})
+}
+
+// proves N7, T4: a stop that changes nothing is kept under its request id too.
+func TestStopThatChangesNothingIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		h := newHouse(t, cast(map[string]modelFunc{"ended": play(text("done")), "stopping": play(call("deaf", "{}"))}),
+			inBubble, with(g.deaf("deaf")))
+		ended, stopping := h.spawn("ended"), h.spawn("stopping")
+		h.ended(ended, task.Completed, task.Done)
+		<-g.entered
+		go func() { _ = h.stopTask(stopping, task.Cancel) }()
+		h.untilState(stopping, task.Stopping)
+		for _, id := range []task.ID{ended, stopping} {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			req := runtime.StopRequest{RequestID: "r" + string(id), Caller: "test", TaskID: id, Level: task.WrapUp}
+			_ = h.sup.Stop(ctx, req, func(runtime.StopProgress) error { return nil })
+			req.Level = task.Kill
+			err := h.sup.Stop(context.Background(), req, func(runtime.StopProgress) error { return nil })
+			if !errdefs.Is(err, errdefs.RequestIDReused) {
+				t.Errorf("%s: another body: %v", id, err)
+			}
+		}
+		close(g.open)
+		h.ended(stopping, task.Killed, task.StoppedByClient)
+	})
+}
+
+// proves T1: a stop tells of the processes that were killed, those below it included, with nothing remaining at last.
+func TestStopTellsWhatItKilled(t *testing.T) {
+	for _, level := range []task.StopLevel{task.Cancel, task.Kill} {
+		h := newHouse(t, play(call("bash", `{"command":"sleep 600 & sleep 600 & : > up-$$; wait"}`)))
+		top := h.spawn("top")
+		child := h.spawn("child", func(a *task.Assignment) { a.Parent = top })
+		for { // real processes
+			if up, _ := filepath.Glob(filepath.Join(h.workspace, "up-*")); len(up) == 2 {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		var last runtime.StopProgress
+		h.must(h.sup.Stop(context.Background(), runtime.StopRequest{TaskID: top, Level: level}, func(p runtime.StopProgress) error {
+			last = p
+			return nil
+		}))
+		if want := (runtime.StopProgress{Level: level, Reaped: 6}); last != want {
+			t.Errorf("last: %+v, not %+v", last, want)
+		}
+		h.ended(child, task.Killed, task.ParentEnded)
+		h.stop()
+	}
 }
 
 // proves N4: a parent's end, for whatever reason, stops its children.

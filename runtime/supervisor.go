@@ -5,6 +5,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -27,17 +28,20 @@ const (
 	cutTime   = 5 * time.Second
 )
 
+// returnTime is how long a loop may take to return when its task is terminal, before it counts as stuck.
+const returnTime = 5 * time.Second
+
 // pruneEvery is how often rows that have served their time are dropped.
 const pruneEvery = time.Hour
 
 // Processes is what the supervisor needs of a sandbox.
 type Processes interface {
 	// Shell gives one start of a task its shell.
-	Shell(o sandbox.Owner, env []string, started sandbox.Started, ended sandbox.Ended) sandbox.Shell
-	// Kill ends all processes of a task and counts them.
-	Kill(ctx context.Context, taskID string) (int, error)
-	// Sweep ends what an earlier daemon left, but for the tasks to keep.
-	Sweep(ctx context.Context, recorded []sandbox.Process, keep func(taskID string) bool) (int, error)
+	Shell(o sandbox.Owner, on sandbox.Events) sandbox.Shell
+	// Kill ends all processes of a task and tells which.
+	Kill(ctx context.Context, taskID string) ([]sandbox.Process, error)
+	// Sweep ends what an earlier daemon left and counts it.
+	Sweep(ctx context.Context, recorded []sandbox.Process) (int, error)
 }
 
 // Config is what a Supervisor works with.
@@ -72,6 +76,7 @@ type Supervisor struct {
 	used    int                       // slots in use
 	held    bool                      // a suspect is alone: no other task starts
 	loops   map[task.ID]*loop
+	takes   bool // a takeUp waits for the store
 	stopped bool
 }
 
@@ -127,9 +132,7 @@ func (s *Supervisor) loopDeadlines(ctx context.Context) {
 func (s *Supervisor) prune(ctx context.Context) {
 	teams, err := s.cfg.Journal.Teams(ctx)
 	for _, team := range teams {
-		if err == nil {
-			err = s.cfg.Journal.Prune(ctx, team.ID)
-		}
+		err = errors.Join(err, s.cfg.Journal.Prune(ctx, team.ID))
 	}
 	if err != nil {
 		s.cfg.Log.Warn("old rows were not dropped; the next hour tries again", "error", err)
@@ -177,7 +180,7 @@ func (s *Supervisor) Counts() (queued, running, stuck int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.loops {
-		if l.ended {
+		if !l.ended.IsZero() && s.cfg.Now().Sub(l.ended) >= returnTime {
 			stuck++
 		}
 	}

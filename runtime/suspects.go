@@ -83,8 +83,16 @@ func (s *Supervisor) running() []*loop {
 }
 
 // awaitStep waits until a loop's task has committed something of a step since its newest start, or ended, or the loop
-// has, or the daemon stops.
+// has, or the daemon stops. A task whose record is lost has nothing to show.
 func (s *Supervisor) awaitStep(ctx context.Context, l *loop) error {
+	err := s.persist(ctx, func() error { return s.awaitStepOnce(ctx, l) })
+	if isLost(err) {
+		return nil
+	}
+	return err
+}
+
+func (s *Supervisor) awaitStepOnce(ctx context.Context, l *loop) error {
 	for {
 		row, err := s.cfg.Journal.Task(ctx, l.id)
 		if err != nil {
@@ -93,6 +101,7 @@ func (s *Supervisor) awaitStep(ctx context.Context, l *loop) error {
 		more := s.cfg.Journal.Follow(row.Value.Team, string(l.id))
 		live, err := s.cfg.Journal.Live(ctx, row.Value.Team, l.id)
 		if errdefs.Is(err, errdefs.RecordNotFound) {
+			s.cfg.Journal.Unfollow(row.Value.Team, string(l.id)) // it has ended
 			return nil
 		}
 		if err != nil {

@@ -114,7 +114,7 @@ func TestSpawnRefusesWhatIsWrong(t *testing.T) {
 		"no name":     {input(&agentdv1.AgentInput{Source: text("x")}), "single.inputs[0].name", "INVALID_ARGUMENT"},
 		"no source":   {input(&agentdv1.AgentInput{Name: "n"}), "single.inputs[0]", "INVALID_ARGUMENT"},
 		"many inputs": {func(_ *agentdv1.SpawnRequest, s *agentdv1.AgentSpec) { s.Inputs = make([]*agentdv1.AgentInput, 33) }, "single.inputs", "INVALID_ARGUMENT"},
-		"long model":  {func(_ *agentdv1.SpawnRequest, s *agentdv1.AgentSpec) { s.Model = strings.Repeat("x", 65) }, "single.model", "TOO_LARGE"},
+		"long model":  {func(_ *agentdv1.SpawnRequest, s *agentdv1.AgentSpec) { s.Model = strings.Repeat("x", 201) }, "single.model", "TOO_LARGE"},
 		"description": {func(r *agentdv1.SpawnRequest, _ *agentdv1.AgentSpec) { r.Description = strings.Repeat("x", 1<<10+1) }, "description", "TOO_LARGE"},
 		"request id":  {func(r *agentdv1.SpawnRequest, _ *agentdv1.AgentSpec) { r.RequestId = strings.Repeat("x", 257) }, "request_id", "TOO_LARGE"},
 		"relative":    {func(r *agentdv1.SpawnRequest, _ *agentdv1.AgentSpec) { r.Workspace = "here" }, "workspace", "INVALID_ARGUMENT"},

@@ -137,7 +137,11 @@ func (a *app) noteStop(id string, r *agentdv1.TaskStopResponse) error {
 	}
 	p := r.GetProgress()
 	level := strings.TrimPrefix(p.GetLevel().String(), "STOP_LEVEL_")
-	a.note("%s stopping (%s): %s left, %s killed", id, level,
-		count(p.GetTasksRemaining(), "task", "tasks"), count(p.GetProcessesReaped(), "process", "processes"))
+	killed := count(p.GetProcessesReaped(), "process", "processes")
+	if left := p.GetTasksRemaining(); left > 0 {
+		a.note("%s stopping (%s): %s left, %s killed", id, level, count(left, "task", "tasks"), killed)
+	} else {
+		a.note("%s stopped (%s): %s killed", id, level, killed)
+	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/agentd-dev/agentd/internal/launch"
+	"github.com/agentd-dev/agentd/runtime/task"
 )
 
 // Limits of the fields.
@@ -21,7 +22,6 @@ const (
 	MinModelIdleTimeout = time.Second // shorter than any model's pause between two chunks
 	MaxModelIdleTimeout = time.Hour
 	MaxMaxRunning       = 10_000 // a loop with its history takes some 100 KB
-	maxModelName        = 200    // bytes
 )
 
 const unixScheme = "unix://"
@@ -81,8 +81,8 @@ func checkWorkspaces(c *Config) error {
 }
 
 func checkModel(c *Config) error {
-	if len(c.Model) > maxModelName || strings.ContainsFunc(c.Model, func(r rune) bool { return r <= ' ' }) {
-		return fmt.Errorf("%.40q is not a model's name: at most %d bytes without spaces", c.Model, maxModelName)
+	if len(c.Model) > task.MaxModelName || strings.ContainsFunc(c.Model, func(r rune) bool { return r <= ' ' }) {
+		return fmt.Errorf("%.40q is not a model's name: at most %d bytes without spaces", c.Model, task.MaxModelName)
 	}
 	return nil
 }

@@ -66,15 +66,14 @@ type Agent struct {
 // after which the supervisor starts the task again once the store has recovered.
 func (a *Agent) Run(ctx context.Context) error {
 	a.specs = specs(a.Tools.Filter(a.Task.Grant.Tools))
-	for {
+	for ctx.Err() == nil {
 		ended, err := a.advance(ctx)
-		if ctx.Err() != nil && err != nil && !errors.Is(err, ErrGone) {
-			return a.interrupted(ctx)
-		}
-		if ended || err != nil {
+		cutShort := err != nil && ctx.Err() != nil && !isOurs(err)
+		if (ended || err != nil) && !cutShort {
 			return err
 		}
 	}
+	return a.interrupted(ctx)
 }
 
 // advance does the next thing that the history asks for.

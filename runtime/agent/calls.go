@@ -41,11 +41,12 @@ func (a *Agent) settle(ctx context.Context) (ended bool, err error) {
 	for _, r := range results {
 		bodies = append(bodies, r)
 	}
-	if rest := a.History.pending[len(group):]; len(rest) > 0 {
+	if rest := a.History.pending[len(group):]; len(rest) > 0 && ctx.Err() == nil {
 		if mark := a.mark(a.nextGroup(rest)); mark != nil {
 			bodies = append(bodies, mark)
 		}
 	}
+	ctx = context.WithoutCancel(ctx) // the calls have run: a stop does not undo them
 	return false, a.commit(ctx, task.Usage{ToolCalls: int64(len(results))}, bodies...)
 }
 
@@ -148,14 +149,14 @@ func (a *Agent) runOne(ctx context.Context, c pendingCall) (result *task.ToolRes
 	}
 	answer.Text += "\n[interrupted: the task was stopped while this call ran]"
 	answer.IsError = true
-	result, kept := a.result(context.WithoutCancel(ctx), c, answer)
+	result, kept := a.result(ctx, c, answer)
 	if kept != nil {
 		return nil, kept
 	}
 	return result, err
 }
 
-// result is an answer as the transcript takes it. What does not fit is kept beside it.
+// result is an answer as the transcript takes it, also when ctx has ended meanwhile. What does not fit is kept beside it.
 func (a *Agent) result(ctx context.Context, c pendingCall, answer tool.Answer) (*task.ToolResult, error) {
 	result := &task.ToolResult{
 		CallID: c.ID, Tool: c.Name, IsError: answer.IsError, Files: answer.Files, Report: answer.Report,
@@ -165,8 +166,17 @@ func (a *Agent) result(ctx context.Context, c pendingCall, answer tool.Answer) (
 		return result, nil
 	}
 	b := a.batch()
-	b.PutOutput(a.Task.ID, c.ID, []byte(answer.Text[:min(len(answer.Text), maxKept)]))
-	return result, gone(a.Journal.Commit(ctx, b))
+	b.PutOutput(a.Task.ID, c.ID, []byte(kept(answer.Text)))
+	return result, gone(a.Journal.Commit(context.WithoutCancel(ctx), b))
+}
+
+// kept is what is kept of a whole output, with a mark where it does not end by itself.
+func kept(text string) string {
+	if len(text) <= maxKept {
+		return text
+	}
+	start := clip(text, maxKept)
+	return fmt.Sprintf("%s\n[the output goes on: %d bytes were not kept]\n", start, len(text)-len(start))
 }
 
 // unrun answers the calls that must not run (again).

@@ -13,6 +13,7 @@ import (
 // endTurn ends the task with the turn, in one commit with the last answer (D3). Mail that came meanwhile keeps the task
 // going: then only the answer is committed.
 func (a *Agent) endTurn(ctx context.Context, entry *task.Assistant) (ended bool, err error) {
+	ctx = context.WithoutCancel(ctx) // what the turn gave is not lost to a stop
 	var bodies []task.Body
 	used := task.Usage{}
 	if entry != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/task"
@@ -18,7 +20,7 @@ type History struct {
 	Known    *tool.Known
 
 	steps    int             // model answers so far
-	calls    int             // calls asked for so far; numbers the next
+	calls    int             // highest number of a call so far
 	pending  []pendingCall   // asked, not answered
 	started  map[string]bool // by call id: started is in the log
 	report   *task.Report    // the latest accepted one
@@ -70,6 +72,7 @@ func (h *History) Add(body task.Body) {
 	case *task.CallStarted:
 		for _, id := range e.CallIDs {
 			h.started[id] = true
+			h.number(id)
 		}
 	case *task.ToolResult:
 		h.addResult(e)
@@ -92,15 +95,16 @@ func (h *History) addUser(text string) {
 }
 
 func (h *History) addAssistant(e *task.Assistant) {
+	h.giveUp()
 	h.fresh = false
 	h.steps++
-	h.calls += len(e.Calls)
 	h.lastUsed = e.Usage.Tokens()
 	if e.Text != "" {
 		h.text = e.Text
 	}
 	msg := model.Message{Role: model.Assistant, Text: e.Text}
 	for _, c := range e.Calls {
+		h.number(c.ID)
 		msg.Calls = append(msg.Calls, model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
 	}
 	h.pending, h.streak = h.ask(e.Calls)
@@ -124,11 +128,12 @@ func (h *History) ask(calls []task.ToolCall) ([]pendingCall, repetition) {
 	return asked, streak
 }
 
+// addResult folds an answer. One whose question was lost to the disk (D7) has its effects, but is not told to the model.
 func (h *History) addResult(e *task.ToolResult) {
-	h.pending = slices.DeleteFunc(h.pending, func(c pendingCall) bool { return c.ID == e.CallID })
-	delete(h.started, e.CallID)
-	h.Messages = append(h.Messages, model.Message{Role: model.ToolAnswer, Text: e.Text, CallID: e.CallID})
-	h.Known.Learn(e.Files)
+	h.number(e.CallID)
+	if h.answer(e.CallID, e.Text) {
+		h.Known.Learn(e.Files)
+	}
 	for _, f := range e.Files {
 		if f.Changed {
 			h.changes[f.Path] = true
@@ -137,13 +142,43 @@ func (h *History) addResult(e *task.ToolResult) {
 	if e.Report != nil {
 		h.report, h.fresh = e.Report, true
 	}
+}
+
+// answer gives the model the answer of an open call; false when there is no such call.
+func (h *History) answer(callID, text string) bool {
+	delete(h.started, callID)
+	open := len(h.pending)
+	h.pending = slices.DeleteFunc(h.pending, func(c pendingCall) bool { return c.ID == callID })
+	if len(h.pending) == open {
+		return false
+	}
+	h.Messages = append(h.Messages, model.Message{Role: model.ToolAnswer, Text: text, CallID: callID})
 	if len(h.pending) == 0 {
-		for _, text := range h.held {
+		held := h.held
+		h.held = nil
+		for _, text := range held {
 			h.addUser(text)
 		}
-		h.held = nil
+	}
+	return true
+}
+
+// giveUp answers the calls that are open although the model has gone on: their answers were lost to the disk (D7).
+func (h *History) giveUp() {
+	for len(h.pending) > 0 {
+		h.answer(h.pending[0].ID, "[agentd] The answer of this call was damaged on disk and is lost.")
 	}
 }
+
+// number takes notice of a call's number, so that none is given twice although the entry that asked may be lost.
+func (h *History) number(callID string) {
+	if n, err := strconv.Atoi(strings.TrimPrefix(callID, callPrefix)); err == nil {
+		h.calls = max(h.calls, n)
+	}
+}
+
+// callPrefix begins the ids of calls.
+const callPrefix = "c"
 
 // adopt ends the fold of what earlier loops wrote: what they started and did not answer is orphaned.
 func (h *History) adopt() {
@@ -154,7 +189,7 @@ func (h *History) adopt() {
 
 // nextCallID numbers the calls of a task. Providers' own ids may be missing, repeat, or be of a form that another
 // provider refuses; nine letters and digits pass everywhere.
-func (h *History) nextCallID(n int) string { return fmt.Sprintf("c%08d", h.calls+n+1) }
+func (h *History) nextCallID(n int) string { return fmt.Sprintf("%s%08d", callPrefix, h.calls+n+1) }
 
 // Conclude gives what the agent concluded: its report, or else its last text, and the paths that it changed.
 func (h *History) Conclude() (task.Report, []string) { return h.conclude(nil) }

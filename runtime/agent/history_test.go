@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/task"
@@ -59,6 +60,44 @@ func TestHistoryKeepsTheRolesInOrder(t *testing.T) {
 		if got, last := roles(h), h.Messages[len(h.Messages)-1].Text; got != c.roles || last != c.last {
 			t.Errorf("%s: %s ending in %q", c.name, got, last)
 		}
+	}
+}
+
+// proves D5, D7: whatever the disk has lost of a step, the history is valid and no call id is given twice.
+func TestHistoryWithoutWhatWasLost(t *testing.T) {
+	input := &task.Input{Text: "in"}
+	started := &task.CallStarted{CallIDs: []string{"c00000002"}}
+	for _, c := range []struct {
+		name   string
+		bodies []task.Body
+		roles  string
+		next   string
+	}{
+		{"the question", []task.Body{input, answered(1), answered(2), input}, "su", "c00000003"},
+		{"the question of started calls", []task.Body{input, started}, "su", "c00000003"},
+		{"an answer in the middle", []task.Body{input, asks(1, "a", "b"), answered(1), asks(3, "a"), answered(3)}, "suattat", "c00000004"},
+		{"an answer with mail behind it", []task.Body{input, asks(1, "a"), input, asks(2, "a"), answered(2)}, "suatuat", "c00000003"},
+		{"a second answer", []task.Body{input, asks(1, "a"), answered(1), answered(1)}, "suat", "c00000002"},
+	} {
+		h := fold(c.bodies...)
+		if got, next := roles(h), h.nextCallID(0); got != c.roles || next != c.next {
+			t.Errorf("%s: %s, next %s", c.name, got, next)
+		}
+	}
+}
+
+// An error's sentence and a kept output are cut between runes, and say so.
+func TestCutsKeepRunesWhole(t *testing.T) {
+	line := oneLine(&model.Error{Message: "x" + strings.Repeat("é", maxError)})
+	if len(line) != maxError-1 || !utf8.ValidString(line) {
+		t.Errorf("%d bytes, valid: %v", len(line), utf8.ValidString(line))
+	}
+	if short := kept("é"); short != "é" {
+		t.Errorf("a short output: %q", short)
+	}
+	long := kept("x" + strings.Repeat("é", maxKept))
+	if !utf8.ValidString(long) || !strings.HasSuffix(long, fmt.Sprintf("[the output goes on: %d bytes were not kept]\n", maxKept+2)) {
+		t.Errorf("a long one ends %q", long[maxKept-10:])
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	maxCalls    = 32          // tool calls of one answer that are taken
 	maxCallName = 64          // bytes of a call's name
 	maxAnswer   = 400 << 10   // bytes of text, reasoning and arguments together
+	maxError    = 1 << 10     // bytes of an error's sentence
 	minPause    = time.Second // shorter waits for the provider are not worth a change of state
 )
 
@@ -33,6 +34,8 @@ func (a *Agent) step(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return a.callFailed(ctx, live, err)
 	}
+	stopped := ctx.Err() != nil
+	ctx = context.WithoutCancel(ctx) // the answer is here and paid for: a stop does not undo it
 	entry, notice := a.answer(live.step, resp)
 	if size := entrySize(entry); size > maxAnswer {
 		msg := fmt.Sprintf("the model's answer has %d bytes; %d are the limit", size, maxAnswer)
@@ -45,7 +48,7 @@ func (a *Agent) step(ctx context.Context) (ended bool, err error) {
 	if notice != nil {
 		bodies = append(bodies, notice)
 	}
-	if mark := a.markFirst(entry.Calls); mark != nil { // started rides on the commit before the effect (D5)
+	if mark := a.markFirst(entry.Calls); mark != nil && !stopped { // started rides on the commit before the effect (D5)
 		bodies = append(bodies, mark)
 	}
 	return false, a.commit(ctx, countStep(entry), bodies...)
@@ -92,6 +95,12 @@ func callName(name string) string {
 
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
+// clip is the start of a text, valid and at most n bytes long.
+func clip(s string, n int) string {
+	s = valid(s)
+	return strings.ToValidUTF8(s[:min(len(s), n)], "") // drops the rune that the cut went through
+}
+
 func entrySize(e *task.Assistant) int {
 	size := len(e.Text) + len(e.Reasoning)
 	for _, c := range e.Calls {
@@ -109,7 +118,7 @@ func countStep(e *task.Assistant) task.Usage {
 // callFailed ends the task, or keeps what had come when it is being stopped.
 func (a *Agent) callFailed(ctx context.Context, live *liveCall, err error) (bool, error) {
 	if ctx.Err() != nil {
-		a.partial = &task.Assistant{Step: live.step, Text: valid(live.text.String()), Partial: true}
+		a.partial = &task.Assistant{Step: live.step, Text: clip(live.text.String(), maxAnswer), Partial: true}
 		return false, err
 	}
 	if live.commitErr != nil {
@@ -133,8 +142,8 @@ func oneLine(err error) string {
 	} else if e := errdefs.As(err); e.Kind != errdefs.Internal {
 		text = e.Message
 	}
-	line, _, _ := strings.Cut(valid(text), "\n")
-	return line[:min(len(line), 1024)]
+	line, _, _ := strings.Cut(text, "\n")
+	return clip(line, maxError)
 }
 
 // specs is a set of tools as the model sees it.
@@ -151,7 +160,7 @@ type liveCall struct {
 	agent     *Agent
 	step      int
 	attempt   int
-	text      strings.Builder // of this attempt
+	text      strings.Builder // of this attempt, up to maxAnswer
 	paused    bool
 	commitErr error // of a change of state on the way
 }
@@ -172,7 +181,7 @@ func (l *liveCall) on(ctx context.Context, event model.Event) error {
 	a := l.agent
 	switch e := event.(type) {
 	case *model.TextDelta:
-		l.text.WriteString(e.Text)
+		l.text.WriteString(e.Text[:min(len(e.Text), maxAnswer-l.text.Len())])
 		a.Deltas(task.Delta{Step: l.step, Attempt: l.attempt, Text: valid(e.Text)})
 	case *model.Retrying:
 		l.text.Reset()

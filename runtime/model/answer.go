@@ -1,6 +1,17 @@
 package model
 
-import "strings"
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+const (
+	mostOfAnswer = 8 << 20 // bytes of text, reasoning and calls, which are held in memory
+	callSize     = 256     // bytes that a call counts beside its text
+	mostOfTokens = 1 << 40 // tokens that one answer can be said to have cost: sums of them never overflow
+	bytesAToken  = 4       // of the estimate when the provider does not count
+)
 
 // answer puts the chunks of one answer together.
 type answer struct {
@@ -9,6 +20,7 @@ type answer struct {
 	reasoning strings.Builder
 	calls     []*openCall
 	slots     map[int]*openCall // by the server's index, the call that its fragments continue
+	size      int               // bytes, of mostOfAnswer
 	usage     Usage
 	finish    Finish
 }
@@ -26,9 +38,13 @@ func newAnswer(sink func(Event)) *answer {
 // finished tells whether the server said why it stopped: the answer is whole.
 func (a *answer) finished() bool { return a.finish != 0 }
 
-func (a *answer) add(c chunk) {
+// add fails when the answer grows over its bound. That is no Broken: another answer without end would be paid for.
+func (a *answer) add(c chunk) error {
 	if u := c.Usage; u != nil {
-		a.usage = Usage{u.PromptTokens, u.CompletionTokens, u.PromptDetails.CachedTokens, u.CompletionDetails.ReasoningTokens}
+		a.usage = Usage{
+			InputTokens: tokens(u.PromptTokens), OutputTokens: tokens(u.CompletionTokens),
+			CachedTokens: tokens(u.PromptDetails.CachedTokens), ReasoningTokens: tokens(u.CompletionDetails.ReasoningTokens),
+		}
 	}
 	for _, ch := range c.Choices {
 		if ch.Index != 0 {
@@ -36,23 +52,26 @@ func (a *answer) add(c chunk) {
 		}
 		a.addDelta(ch.Delta)
 		a.addDelta(ch.Message)
+		if a.size > mostOfAnswer {
+			return &Error{Class: InvalidRequest, Message: fmt.Sprintf("its answer is larger than %d MiB", mostOfAnswer>>20)}
+		}
 		if ch.FinishReason != "" {
 			a.finish = finishOf(ch.FinishReason)
 		}
 	}
+	return nil
 }
 
 func (a *answer) addDelta(d delta) {
 	if text := string(d.Content + d.Refusal); text != "" {
+		a.size += len(text)
 		a.text.WriteString(text)
 		a.sink(&TextDelta{Text: text})
 	}
 	// A server that sends both names sends the same text in both.
-	if d.ReasoningContent != "" {
-		a.reasoning.WriteString(string(d.ReasoningContent))
-	} else {
-		a.reasoning.WriteString(string(d.Reasoning))
-	}
+	reasoning := string(cmp.Or(d.ReasoningContent, d.Reasoning))
+	a.size += len(reasoning)
+	a.reasoning.WriteString(reasoning)
 	for _, f := range d.ToolCalls {
 		call := a.callOf(f)
 		if call.id == "" {
@@ -61,6 +80,7 @@ func (a *answer) addDelta(d delta) {
 		if call.name == "" {
 			call.name = f.Function.Name
 		}
+		a.size += len(f.Function.Arguments)
 		call.arguments.WriteString(string(f.Function.Arguments))
 	}
 }
@@ -75,6 +95,7 @@ func (a *answer) callOf(f fragment) *openCall {
 	}
 	if call == nil || opens(f, call) {
 		call = &openCall{}
+		a.size += callSize
 		a.calls = append(a.calls, call)
 	}
 	if f.Index != nil {
@@ -97,12 +118,23 @@ func opens(f fragment, last *openCall) bool {
 	return isObject(last.arguments.String())
 }
 
-// response is the whole answer. Without a finish reason it was truncated, however cleanly the stream ended.
-func (a *answer) response() (Response, error) {
+// tokens is a number of the provider's within bounds: budgets are counted with it.
+func tokens(said float64) int64 { return int64(min(max(said, 0), mostOfTokens)) }
+
+// estimate fills in what the provider did not count, so that a budget of tokens ends with every provider.
+func (u Usage) estimate(sent, received int) Usage {
+	u.InputTokens = cmp.Or(u.InputTokens, int64(sent+bytesAToken-1)/bytesAToken)
+	u.OutputTokens = cmp.Or(u.OutputTokens, int64(received+bytesAToken-1)/bytesAToken)
+	return u
+}
+
+// response is the whole answer to a request of so many bytes. Without a finish reason it was truncated, however cleanly
+// the stream ended.
+func (a *answer) response(sent int) (Response, error) {
 	if !a.finished() {
 		return Response{}, &Error{Class: Broken, Message: "its answer was truncated: the stream ended without a finish reason"}
 	}
-	r := Response{Text: a.text.String(), Reasoning: a.reasoning.String(), Usage: a.usage, Finish: a.finish}
+	r := Response{Text: a.text.String(), Reasoning: a.reasoning.String(), Usage: a.usage.estimate(sent, a.size), Finish: a.finish}
 	for _, c := range a.calls {
 		r.Calls = append(r.Calls, ToolCall{ID: c.id, Name: c.name, Arguments: c.arguments.String()})
 	}

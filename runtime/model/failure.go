@@ -79,6 +79,9 @@ func oneLine(text string) string {
 func refusal(res *http.Response) *Error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, mostOfBody)) // what came is enough
 	said := parseComplaint(body)
+	if to, err := res.Location(); err == nil && res.StatusCode/100 == 3 {
+		said.Message = fmt.Sprintf("it redirects to %s://%s%s; is the base URL right?", to.Scheme, to.Host, to.Path)
+	}
 	return &Error{
 		Class:      said.class(res.StatusCode),
 		Status:     res.StatusCode,

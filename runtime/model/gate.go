@@ -16,7 +16,7 @@ type GateConfig struct {
 	MaxAttempts int           // of one call that fails for other reasons than its rate; 0: 5
 	FirstDelay  time.Duration // before the second attempt when the provider names no delay; doubles; 0: 1 s
 	MaxDelay    time.Duration // bound of the doubling; 0: 30 s
-	MaxWait     time.Duration // for the provider's limits, by one call in all; a longer pause fails it at once; 0: 10 minutes
+	MaxWait     time.Duration // for the provider's limits, by one call in all; a longer pause is cut to it; 0: 10 minutes
 	Patience    time.Duration // during a ramp, how long a silent call keeps the next one waiting; 0: 5 s
 }
 

@@ -121,19 +121,37 @@ func TestRateLimitIsBoundedByTime(t *testing.T) {
 	})
 }
 
-func TestPauseBeyondTheBoundFailsAtOnce(t *testing.T) {
+func TestPauseIsCutToTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := fails(&Error{Class: RateLimited, Message: "come back tomorrow", RetryAfter: time.Hour})
-		g := NewGate(p, GateConfig{})
+		p := fails(&Error{Class: RateLimited, Message: "come back tomorrow", RetryAfter: 24 * time.Hour})
 		start := time.Now()
-		for range 2 { // who caused the pause, and who comes later
+		if _, err := NewGate(p, GateConfig{}).Call(t.Context(), Request{}, ignore); err != nil {
+			t.Errorf("got %v", err)
+		}
+		if len(p.calls) != 2 || time.Since(start) != 10*time.Minute {
+			t.Errorf("%d calls in %s", len(p.calls), time.Since(start))
+		}
+	})
+}
+
+// Each call waits no longer than the bound, and each sends its own probe after it.
+func TestEndlessPauseIsProbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tomorrow := &Error{Class: RateLimited, Message: "come back tomorrow", RetryAfter: 24 * time.Hour}
+		p := fails(tomorrow, tomorrow, tomorrow)
+		g := NewGate(p, GateConfig{})
+		for n, calls := range []int{2, 3} { // who caused the pause, and who comes later
+			start := time.Now()
 			var e *Error
 			if _, err := g.Call(t.Context(), Request{}, ignore); !errors.As(err, &e) || e.Class != RateLimited {
-				t.Errorf("got %v", err)
+				t.Errorf("call %d: got %v", n, err)
+			}
+			if len(p.calls) != calls || time.Since(start) != 10*time.Minute {
+				t.Errorf("call %d: %d calls in %s", n, len(p.calls), time.Since(start))
 			}
 		}
-		if len(p.calls) != 1 || time.Since(start) != 0 {
-			t.Errorf("%d calls in %s", len(p.calls), time.Since(start))
+		if _, err := g.Call(t.Context(), Request{}, ignore); err != nil {
+			t.Errorf("the provider is back, but %v", err)
 		}
 	})
 }

@@ -95,23 +95,25 @@ func (l *lane) await(ctx context.Context, t *ticket, deadline time.Time) error {
 // advance lets t through if it is its turn, or tells when to look again. It gives the zero time when t has left the
 // queue, with an error when it left in vain. The caller holds mu.
 func (l *lane) advance(t *ticket, now, deadline time.Time) (time.Time, error) {
-	if l.until.After(deadline) || !now.Before(deadline) {
-		l.remove(t)
-		return time.Time{}, l.cause
-	}
-	if l.queue[0] != t {
-		return deadline, nil // or when poked
-	}
 	next := l.until
 	if l.unproven >= l.window {
 		next = later(next, l.last.Add(l.patience))
 	}
-	if next.After(now) {
+	switch first := l.queue[0] == t; {
+	case l.until.After(deadline):
+		l.remove(t)
+		return time.Time{}, l.cause
+	case first && !next.After(now): // even at its deadline: someone must find out whether the pause is over
+		l.remove(t)
+		l.admit(t, now)
+		return time.Time{}, nil
+	case !now.Before(deadline):
+		l.remove(t)
+		return time.Time{}, l.cause
+	case first:
 		return earlier(next, deadline), nil
 	}
-	l.remove(t)
-	l.admit(t, now)
-	return time.Time{}, nil
+	return deadline, nil // or when poked
 }
 
 // admit counts t as under way. The caller holds mu.
@@ -143,7 +145,8 @@ func (l *lane) settle(t *ticket, answered bool) {
 	head.poke()
 }
 
-// pause stops the lane for as long as e asks, or else for a time that doubles with each pause in a row. Of a crowd that
+// pause stops the lane for as long as e asks, or else for a time that doubles with each pause in a row, and in no case
+// for longer than a call may wait: a provider's absurd wish must not disable the model. Of a crowd that
 // ran into the limit together only the first one counts; the others can only ask for longer.
 func (l *lane) pause(t *ticket, e *Error, cfg GateConfig) {
 	l.mu.Lock()
@@ -155,7 +158,7 @@ func (l *lane) pause(t *ticket, e *Error, cfg GateConfig) {
 			delay = backoff(cfg, l.strikes)
 		}
 	}
-	until := time.Now().Add(jittered(delay))
+	until := time.Now().Add(min(jittered(delay), cfg.MaxWait))
 	if t.epoch != l.epoch && !until.After(l.until) {
 		return
 	}

@@ -17,10 +17,9 @@ type Model interface {
 
 // Request is one model call.
 type Request struct {
-	Model     string // name at the provider
-	Messages  []Message
-	Tools     []Tool // empty: the model may not call tools
-	MaxTokens int    // bound of the answer; 0: the provider's
+	Model    string // name at the provider
+	Messages []Message
+	Tools    []Tool // empty: the model may not call tools
 }
 
 // Role is who speaks.
@@ -56,7 +55,8 @@ type Tool struct {
 	Parameters  json.RawMessage // JSON schema of an object
 }
 
-// Usage is what one call consumed, as the provider says; zero when it does not.
+// Usage is what one call consumed, as the provider says. Each number is from 0 to 2^40; input and output are estimated
+// from bytes, 4 a token, when it does not say.
 type Usage struct {
 	InputTokens, OutputTokens, CachedTokens, ReasoningTokens int64
 }
@@ -115,7 +115,7 @@ const (
 	Broken                                // stream truncated, stalled or garbled
 	ContextOverflow                       // the history does not fit (also 413)
 	Auth                                  // 401, 402, 403, no quota left: the account or its key is at fault
-	InvalidRequest                        // 400, 404, 422: the same request fails again
+	InvalidRequest                        // 400, 404, 422, an answer without end: the same request fails again
 	NotConfigured                         // no model is configured
 )
 

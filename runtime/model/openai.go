@@ -18,9 +18,6 @@ import (
 	"github.com/agentd-dev/agentd/internal/errdefs"
 )
 
-// openAIHost is the one host that wants max_completion_tokens; all others know max_tokens.
-const openAIHost = "api.openai.com"
-
 // Config is where and how a provider of OpenAI's chat completions API is reached.
 type Config struct {
 	// BaseURL has the version segment, such as http://127.0.0.1:8080/v1; empty: OpenAI's own.
@@ -32,23 +29,24 @@ type Config struct {
 	FirstByteTimeout time.Duration
 	// IdleTimeout bounds every later wait for the server; comments that keep the stream alive end a wait. 0: 2 minutes.
 	IdleTimeout time.Duration
-	// HTTPClient may be nil: one of its own, which keeps a connection for each concurrent call.
+	// HTTPClient may be nil: one of its own, which keeps a connection for each concurrent call. Redirects are never
+	// followed: they would take the prompt elsewhere, or lose it, and only a wrong BaseURL meets them.
 	HTTPClient *http.Client
 }
 
 // openAI is the adapter. Of openai-go it takes the client and the decoder of event streams; the JSON on both sides is
 // its own (wire.go), which costs a third and forgives what other servers do differently.
 type openAI struct {
-	client   openai.Client
-	cfg      Config
-	host     string
-	official bool
+	client openai.Client
+	cfg    Config
+	host   string
 }
 
-// NewOpenAI makes the adapter for one provider. It reads nothing from the environment: keys, organisations and headers
-// of OPENAI_* variables never reach a server. The error names the field of Config that is wrong.
+// NewOpenAI makes the adapter for one provider. Of the environment it heeds the proxy alone (HTTPS_PROXY, HTTP_PROXY,
+// NO_PROXY), and that not with an HTTPClient of the caller's: keys, organisations and headers of OPENAI_* variables never
+// reach a server. The error names the field of Config that is wrong.
 func NewOpenAI(cfg Config) (Model, error) {
-	cfg.BaseURL = cmp.Or(cfg.BaseURL, "https://"+openAIHost+"/v1")
+	cfg.BaseURL = cmp.Or(cfg.BaseURL, "https://api.openai.com/v1")
 	cfg.FirstByteTimeout = cmp.Or(cfg.FirstByteTimeout, 5*time.Minute)
 	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 2*time.Minute)
 	u, err := url.Parse(cfg.BaseURL)
@@ -64,6 +62,9 @@ func NewOpenAI(cfg Config) (Model, error) {
 	if cfg.HTTPClient == nil {
 		cfg.HTTPClient = &http.Client{Transport: newTransport()}
 	}
+	direct := *cfg.HTTPClient
+	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	cfg.HTTPClient = &direct
 	// Not openai.NewClient: that one takes defaults from the environment, custom headers included.
 	client := openai.Client{Options: []option.RequestOption{
 		option.WithBaseURL(cfg.BaseURL),
@@ -72,7 +73,7 @@ func NewOpenAI(cfg Config) (Model, error) {
 		option.WithMaxRetries(0), // the gate retries
 		option.WithHeader("Accept", "text/event-stream"),
 	}}
-	return &openAI{client: client, cfg: cfg, host: u.Host, official: u.Hostname() == openAIHost}, nil
+	return &openAI{client: client, cfg: cfg, host: u.Host}, nil
 }
 
 // newTransport is the standard one, but for keeping the connections of many concurrent agents to one host.
@@ -90,7 +91,7 @@ func newTransport() *http.Transport {
 
 // Call streams one answer.
 func (m *openAI) Call(ctx context.Context, req Request, sink func(Event)) (Response, error) {
-	body, err := encode(req, m.official)
+	body, err := encode(req)
 	if err != nil {
 		return Response{}, err
 	}
@@ -132,7 +133,7 @@ func (m *openAI) exchange(ctx context.Context, body []byte, w *watchdog, sink fu
 	if err != nil && !a.finished() {
 		return Response{}, err
 	}
-	return a.response()
+	return a.response(len(body))
 }
 
 // read feeds the server's answer to a.
@@ -161,6 +162,5 @@ func readWhole(body io.Reader, a *answer) error {
 	if c.failed() {
 		return inStream(data)
 	}
-	a.add(c)
-	return nil
+	return a.add(c)
 }

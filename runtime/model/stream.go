@@ -83,7 +83,9 @@ func readStream(raw *http.Response, w *watchdog, a *answer) error {
 		if c.failed() || events.last.Type == "error" {
 			return inStream(events.last.Data)
 		}
-		a.add(c)
+		if err := a.add(c); err != nil {
+			return err
+		}
 		if a.finished() {
 			w.shorten(tailTimeout)
 		}

@@ -10,13 +10,11 @@ import (
 // What goes over the wire, both ways: the part of OpenAI's chat completions that agentd uses.
 
 type wireRequest struct {
-	Model               string        `json:"model"`
-	Messages            []wireMessage `json:"messages"`
-	Tools               []wireTool    `json:"tools,omitempty"`
-	MaxTokens           int           `json:"max_tokens,omitempty"`
-	MaxCompletionTokens int           `json:"max_completion_tokens,omitempty"`
-	Stream              bool          `json:"stream"`
-	StreamOptions       streamOptions `json:"stream_options"`
+	Model         string        `json:"model"`
+	Messages      []wireMessage `json:"messages"`
+	Tools         []wireTool    `json:"tools,omitempty"`
+	Stream        bool          `json:"stream"`
+	StreamOptions streamOptions `json:"stream_options"`
 }
 
 type streamOptions struct {
@@ -53,13 +51,8 @@ type wireFunction struct {
 }
 
 // encode writes the request's body.
-func encode(req Request, official bool) ([]byte, error) {
+func encode(req Request) ([]byte, error) {
 	w := wireRequest{Model: req.Model, Messages: history(req.Messages), Stream: true, StreamOptions: streamOptions{true}}
-	if official {
-		w.MaxCompletionTokens = req.MaxTokens
-	} else {
-		w.MaxTokens = req.MaxTokens
-	}
 	for _, t := range req.Tools {
 		if !isObject(string(t.Parameters)) {
 			return nil, &Error{Class: InvalidRequest, Message: fmt.Sprintf("the schema of tool %q is not a JSON object", t.Name)}
@@ -219,13 +212,21 @@ func (l *loose) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// wireUsage has numbers as they come: they may be negative, huge or broken.
 type wireUsage struct {
-	PromptTokens     int64 `json:"prompt_tokens"`
-	CompletionTokens int64 `json:"completion_tokens"`
+	PromptTokens     float64 `json:"prompt_tokens"`
+	CompletionTokens float64 `json:"completion_tokens"`
 	PromptDetails    struct {
-		CachedTokens int64 `json:"cached_tokens"`
+		CachedTokens float64 `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 	CompletionDetails struct {
-		ReasoningTokens int64 `json:"reasoning_tokens"`
+		ReasoningTokens float64 `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
+}
+
+// UnmarshalJSON never fails on valid JSON: what is no number stays 0, for an answer is worth more than its usage.
+func (u *wireUsage) UnmarshalJSON(data []byte) error {
+	type plain wireUsage
+	_ = json.Unmarshal(data, (*plain)(u)) // it skips what does not fit and goes on
+	return nil
 }

@@ -190,6 +190,34 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// TestAnswerIsBounded ends an answer that goes on and on, whatever it consists of, and asks for no other.
+func TestAnswerIsBounded(t *testing.T) {
+	piece := strings.Repeat("x", 64<<10)
+	for kind, event := range map[string]string{
+		"text":      `{"choices":[{"delta":{"content":"` + piece + `"}}]}`,
+		"reasoning": `{"choices":[{"delta":{"reasoning":"` + piece + `"}}]}`,
+		"arguments": `{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"read","arguments":"` + piece + `"}}]}}]}`,
+		"calls":     `{"choices":[{"delta":{"tool_calls":[` + strings.Repeat(`{"function":{"name":"read"}},`, 999) + `{}]}}]}`,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			const most = 1000
+			sent := 0
+			m := adapter(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				for ; sent < most; sent++ {
+					if _, err := io.WriteString(w, events(event)); err != nil {
+						return
+					}
+				}
+				_, _ = io.WriteString(w, events(stopped))
+			}), model.Config{})
+			_, err := m.Call(t.Context(), hello(), nowhere)
+			if classOf(t, err) != model.InvalidRequest || !strings.Contains(err.Error(), "larger than 8 MiB") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 func TestHistoryIsFitForStrictServers(t *testing.T) {
 	bodies := make(chan []byte, 1)
 	m := adapter(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -198,7 +226,6 @@ func TestHistoryIsFitForStrictServers(t *testing.T) {
 		_, _ = io.WriteString(w, events(stopped))
 	}), model.Config{})
 	req := hello()
-	req.MaxTokens = 50
 	req.Messages = append(req.Messages,
 		model.Message{Role: model.User, Text: "Hello again <&>"},
 		model.Message{Role: model.Assistant},
@@ -218,7 +245,7 @@ func TestHistoryIsFitForStrictServers(t *testing.T) {
 	}
 	for _, want := range []string{
 		`{"role":"user","content":"Hello\n\nHello again <&>"}`, `{"role":"assistant","content":"(no text)"}`, `"content":"First\n\nthen"`,
-		`"arguments":"{\"malformed_arguments\":\"[1]\"}"`, `"arguments":"{}"`, `"max_tokens":50`, `"include_usage":true`,
+		`"arguments":"{\"malformed_arguments\":\"[1]\"}"`, `"arguments":"{}"`, `"include_usage":true`,
 	} {
 		if !strings.Contains(string(body), want) {
 			t.Errorf("no %s in %s", want, body)

@@ -70,7 +70,7 @@ func playDaemon(store, hold, line string) {
 		}
 		return nil
 	}
-	_, _ = box.Shell(Owner{TaskID: "sub-1", TeamID: "t-1", Start: 1}, nil, started, nothing).
+	_, _ = box.Shell(Owner{TaskID: "sub-1", TeamID: "t-1", Start: 1}, Events{started, nothing, ignored}).
 		Run(context.Background(), Command{Line: line, Dir: "/"})
 	os.Exit(1)
 }
@@ -145,10 +145,12 @@ func newBox(t *testing.T) *Sandbox {
 
 func nothing(context.Context, string) error { return nil }
 
+func ignored([]Process) {}
+
 func recorded(context.Context, string, Process) error { return nil }
 
 func shellOf(box *Sandbox) Shell {
-	return box.Shell(Owner{TaskID: "sub-1", TeamID: "t-1", Start: 1}, nil, recorded, nothing)
+	return box.Shell(Owner{TaskID: "sub-1", TeamID: "t-1", Start: 1}, Events{recorded, nothing, ignored})
 }
 
 // await polls for what another process does.

@@ -48,6 +48,15 @@ func (p *Place) Replace(content []byte, was fs.FileInfo) (err error) {
 	if err := errors.Join(fill(f, content, was), f.Close()); err != nil {
 		return err
 	}
+	if was == nil {
+		switch err := p.dir.Link(temp, p.name); { // unlike a rename it replaces nothing
+		case err == nil:
+			return p.dir.Remove(temp)
+		case errors.Is(err, fs.ErrExist):
+			return changed(p.Path)
+		}
+		// The file system knows no links: the rename must do.
+	}
 	if !p.still(was) {
 		return changed(p.Path)
 	}

@@ -2,12 +2,14 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -228,6 +230,38 @@ func TestReplace(t *testing.T) {
 	}
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(entries) != 1 {
+		t.Errorf("left over: %v, %v", entries, err)
+	}
+}
+
+// TestCreationReplacesNothing lets many create the same file at once: one does, and the others are told.
+func TestCreationReplacesNothing(t *testing.T) {
+	g := newGround(t)
+	for i := range 20 {
+		name := fmt.Sprintf("new/%d", i)
+		var created atomic.Int32
+		var all sync.WaitGroup
+		for range 8 {
+			place, err := g.roots.Resolve(name, ToCreate)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() {
+				err := place.Replace([]byte("mine"), nil)
+				if err == nil {
+					created.Add(1)
+				} else if !errdefs.Is(err, errdefs.Conflict) {
+					t.Error(err)
+				}
+				_ = place.Close()
+			})
+		}
+		all.Wait()
+		if n := created.Load(); n != 1 {
+			t.Errorf("%s was created %d times", name, n)
+		}
+	}
+	if entries, err := os.ReadDir(g.workspace + "/new"); err != nil || len(entries) != 20 {
 		t.Errorf("left over: %v, %v", entries, err)
 	}
 }

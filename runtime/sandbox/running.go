@@ -34,11 +34,11 @@ type running struct {
 }
 
 // start starts the helper of a command, which waits at the latch.
-func (s *Sandbox) start(o Owner, extra []string, c Command) (*running, error) {
+func (s *Sandbox) start(o Owner, c Command) (*running, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	env, err := s.environ(o, extra)
+	env, err := s.environ(o)
 	if err != nil {
 		return nil, err
 	}

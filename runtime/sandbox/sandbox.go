@@ -74,9 +74,9 @@ func New(cfg Config) (*Sandbox, error) {
 // Close removes what the sandbox made for itself. Every Run must have returned.
 func (s *Sandbox) Close() error { return s.cgroups.close() }
 
-// Kill ends all processes of a task, whichever start they belong to, and says how many. What resists for some seconds
+// Kill ends all processes of a task, whichever start they belong to, and tells which. What resists for some seconds
 // is named in the error.
-func (s *Sandbox) Kill(ctx context.Context, taskID string) (reaped int, err error) {
+func (s *Sandbox) Kill(ctx context.Context, taskID string) (killed []Process, err error) {
 	is := func(task string) bool { return task == taskID }
 	t := s.treeOf(func(m mark) bool { return is(m.task) })
 	t.roots = s.rootsOf(is)
@@ -86,9 +86,9 @@ func (s *Sandbox) Kill(ctx context.Context, taskID string) (reaped int, err erro
 
 // Sweep ends what earlier lives of the daemon left running, and says how many processes. It finds them by this store's
 // mark or cgroup wherever they are, and by the recorded processes that still are what was recorded: a reused
-// pid is left alone. Processes of tasks that keep names, unless recorded, stay.
-func (s *Sandbox) Sweep(ctx context.Context, recorded []Process, keep func(taskID string) bool) (reaped int, err error) {
-	t := s.treeOf(func(m mark) bool { return !keep(m.task) })
+// pid is left alone.
+func (s *Sandbox) Sweep(ctx context.Context, recorded []Process) (reaped int, err error) {
+	t := s.treeOf(func(mark) bool { return true })
 	for _, p := range recorded {
 		if p.BootID == s.bootID {
 			t.roots = append(t.roots, p)
@@ -98,13 +98,13 @@ func (s *Sandbox) Sweep(ctx context.Context, recorded []Process, keep func(taskI
 	for _, dir := range leftovers {
 		t.cgroups = append(t.cgroups, callDirs(dir, t.wanted)...)
 	}
-	reaped, err = t.kill(ctx)
+	killed, err := t.kill(ctx)
 	for _, dir := range leftovers {
 		if s.cgroups == nil || dir != s.cgroups.dir {
 			removeCgroup(dir)
 		}
 	}
-	return reaped, err
+	return len(killed), err
 }
 
 // OwnsProcess tells whether the process belongs to a task of this store: by cgroup, or by the mark in its own or an
@@ -128,7 +128,7 @@ func (s *Sandbox) OwnsProcess(pid int) bool {
 
 // treeOf is the tree of all processes that bear a mark of this store that is wanted.
 func (s *Sandbox) treeOf(wanted func(mark) bool) *tree {
-	return &tree{store: s.cfg.StoreID, wanted: wanted}
+	return &tree{store: s.cfg.StoreID, wanted: wanted, bootID: s.bootID}
 }
 
 // rootsOf are the main processes of the tasks that are wanted.
@@ -175,13 +175,12 @@ func baseEnv(cfg Config) []string {
 }
 
 // environ is the whole environment of an owner's commands. It makes the team's home.
-func (s *Sandbox) environ(o Owner, extra []string) ([]string, error) {
+func (s *Sandbox) environ(o Owner) ([]string, error) {
 	home := filepath.Join(s.cfg.Homes, o.TeamID)
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return nil, errdefs.Wrap(err, errdefs.Unavailable, errdefs.Fault, home, "cannot make the team's home directory")
 	}
 	env := append([]string{"HOME=" + home}, s.env...)
-	env = append(env, extra...)
 	// The last one of a name counts.
 	return append(env, TaskVariable+"="+s.mark(o).String()), nil
 }

@@ -9,26 +9,28 @@ import (
 	"github.com/agentd-dev/agentd/internal/errdefs"
 )
 
-// Started makes a process durable before its command runs. When it fails, the command does not run.
-type Started func(ctx context.Context, callID string, p Process) error
-
-// Ended makes it durable that nothing is left of a call's process.
-type Ended func(ctx context.Context, callID string) error
+// Events is what a shell tells of its processes.
+type Events struct {
+	// Started makes a process durable before its command runs. When it fails, the command does not run.
+	Started func(ctx context.Context, callID string, p Process) error
+	// Ended makes it durable that nothing is left of a call's process.
+	Ended func(ctx context.Context, callID string) error
+	// Killed tells of processes right before they are killed at the end of a call, so that whoever finds them gone knows
+	// already. A Kill of the task at the same time may tell of them too. It must not block.
+	Killed func(killed []Process)
+}
 
 // Shell runs the commands of one start of a task, one at a time.
 type Shell struct {
-	box     *Sandbox
-	owner   Owner
-	env     []string
-	started Started
-	ended   Ended
-	turn    chan struct{} // holds one token while a command runs: its end sweeps away all that bears the owner's mark
+	box   *Sandbox
+	owner Owner
+	on    Events
+	turn  chan struct{} // holds one token while a command runs: its end sweeps away all that bears the owner's mark
 }
 
-// Shell makes the shell of an owner, of which there should be one. env are variables, as NAME=VALUE, that its commands
-// get besides P7's.
-func (s *Sandbox) Shell(o Owner, env []string, started Started, ended Ended) Shell {
-	return Shell{box: s, owner: o, env: env, started: started, ended: ended, turn: make(chan struct{}, 1)}
+// Shell makes the shell of an owner, of which there should be one.
+func (s *Sandbox) Shell(o Owner, on Events) Shell {
+	return Shell{box: s, owner: o, on: on, turn: make(chan struct{}, 1)}
 }
 
 // Run runs the command line to its end, the end of ctx or the timeout (0: none), whichever comes first, and leaves
@@ -41,12 +43,13 @@ func (s Shell) Run(ctx context.Context, c Command) (Exit, error) {
 	case <-ctx.Done():
 		return Exit{}, context.Cause(ctx)
 	}
-	r, err := s.box.start(s.owner, s.env, c)
+	r, err := s.box.start(s.owner, c)
 	if err != nil {
 		return Exit{}, err
 	}
+	r.tree.strikes = s.on.Killed
 	after := context.WithoutCancel(ctx)
-	if err := s.started(ctx, c.CallID, r.process); err != nil {
+	if err := s.on.Started(ctx, c.CallID, r.process); err != nil {
 		_, stuck := r.end(after)
 		return Exit{}, errors.Join(err, stuck)
 	}
@@ -56,7 +59,7 @@ func (s Shell) Run(ctx context.Context, c Command) (Exit, error) {
 		return exit, err
 	}
 	if r.left == nil { // else the record stays, for the sweep at the next start
-		if err := s.ended(after, c.CallID); err != nil {
+		if err := s.on.Ended(after, c.CallID); err != nil {
 			return exit, err
 		}
 	}

@@ -234,16 +234,16 @@ func TestCommandWaitsForItsRecord(t *testing.T) {
 		dir := t.TempDir()
 		refused := errors.New("store stalled")
 		var process Process
-		shell := box.Shell(Owner{TaskID: "sub-1", TeamID: "t-1", Start: 1}, nil, func(_ context.Context, callID string, p Process) error {
+		shell := box.Shell(Owner{TaskID: "sub-1", TeamID: "t-1", Start: 1}, Events{Started: func(_ context.Context, callID string, p Process) error {
 			process = p
 			if s, ok := readProc(p.PID); !ok || s.start != p.StartTime || s.session != p.PID || callID != "call-1" {
 				t.Errorf("call %s: %+v does not describe %+v", callID, p, s)
 			}
 			return refused
-		}, func(context.Context, string) error {
+		}, Killed: ignored, Ended: func(context.Context, string) error {
 			t.Error("ended without a record")
 			return nil
-		})
+		}})
 		_, err := shell.Run(t.Context(), Command{CallID: "call-1", Line: "touch ran", Dir: dir})
 		if !errors.Is(err, refused) {
 			t.Errorf("got error %v", err)
@@ -260,12 +260,12 @@ func TestCommandWaitsForItsRecord(t *testing.T) {
 func TestEndIsRecordedWhenNothingIsLeft(t *testing.T) {
 	box, lost := newBox(t), errors.New("store stalled")
 	dir := t.TempDir()
-	shell := box.Shell(Owner{TaskID: "sub-1", TeamID: "t-1", Start: 1}, nil, recorded, func(ctx context.Context, callID string) error {
+	shell := box.Shell(Owner{TaskID: "sub-1", TeamID: "t-1", Start: 1}, Events{Started: recorded, Killed: ignored, Ended: func(ctx context.Context, callID string) error {
 		if slices.ContainsFunc(pidsIn(t, dir), runs) || callID != "call-1" || ctx.Err() != nil {
 			t.Errorf("call %s: ended too early", callID)
 		}
 		return lost
-	})
+	}})
 	exit, err := shell.Run(t.Context(), Command{CallID: "call-1", Line: fmt.Sprintf(brood, 5), Dir: dir})
 	if !errors.Is(err, lost) || exit.Code != 0 {
 		t.Errorf("got %+v, error %v", exit, err)
@@ -309,14 +309,14 @@ func TestEnvironmentIsBuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = box.Close() }()
-	shell := box.Shell(Owner{TaskID: "sub-4", TeamID: "t-2", Start: 3}, []string{"EXTRA=1", TaskVariable + "=forged"}, recorded, nothing)
+	shell := box.Shell(Owner{TaskID: "sub-4", TeamID: "t-2", Start: 3}, Events{recorded, nothing, ignored})
 	exit, err := shell.Run(t.Context(), Command{Line: "exec env", Dir: "/"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	home := filepath.Join(cfg.Homes, "t-2")
 	want := []string{
-		"AGENTD_TASK=" + cfg.StoreID + "/sub-4/3", "EDITOR=ed", "EXTRA=1", "HOME=" + home, "LANG=C.UTF-8",
+		"AGENTD_TASK=" + cfg.StoreID + "/sub-4/3", "EDITOR=ed", "HOME=" + home, "LANG=C.UTF-8",
 		"PATH=" + cfg.Path, "TZ=UTC",
 	}
 	got := slices.DeleteFunc(strings.Fields(string(exit.Output)), func(v string) bool {
@@ -329,4 +329,32 @@ func TestEnvironmentIsBuilt(t *testing.T) {
 	if stat, err := os.Stat(home); err != nil || stat.Mode().Perm() != 0o700 {
 		t.Errorf("home: %v, error %v", stat.Mode(), err)
 	}
+}
+
+// A shell tells which processes its end killed, and none when all ended by themselves.
+func TestShellTellsWhatItKilled(t *testing.T) {
+	withAndWithoutCgroups(t, func(t *testing.T, box *Sandbox) {
+		var told []Process
+		shell := box.Shell(Owner{TaskID: "sub-1", TeamID: "t-1", Start: 1}, Events{
+			Started: recorded, Ended: nothing, Killed: func(killed []Process) { told = append(told, killed...) },
+		})
+		if _, err := shell.Run(t.Context(), Command{Line: "true", Dir: "/"}); err != nil || len(told) != 0 {
+			t.Errorf("nothing was left: %v, error %v", told, err)
+		}
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer cancel()
+			for _, err := os.Stat(filepath.Join(dir, "up")); err != nil; _, err = os.Stat(filepath.Join(dir, "up")) {
+				time.Sleep(5 * time.Millisecond)
+			}
+		}()
+		_, err := shell.Run(ctx, Command{Line: "sleep 1000 & sleep 1000 & : > up; wait", Dir: dir})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+		if len(told) != 3 || told[0].BootID != box.bootID || told[0].PID == 0 || told[0].StartTime == 0 {
+			t.Errorf("killed the shell and its two children: %+v", told)
+		}
+	})
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 )
 
-func keepNone(string) bool { return false }
-
 // proves T3
 func TestDaemonDiesBeforeTheGo(t *testing.T) {
 	withAndWithoutCgroups(t, func(t *testing.T, box *Sandbox) {
@@ -24,7 +22,7 @@ func TestDaemonDiesBeforeTheGo(t *testing.T) {
 		if _, err := os.Stat(ran); err == nil {
 			t.Error("the command ran")
 		}
-		if _, err := box.Sweep(t.Context(), nil, keepNone); err != nil { // the cgroup, if any, is left over
+		if _, err := box.Sweep(t.Context(), nil); err != nil { // the cgroup, if any, is left over
 			t.Error(err)
 		}
 	})
@@ -36,7 +34,7 @@ func TestSweepFindsHelperBeforeTheGo(t *testing.T) {
 		p, _ := startDaemon(t, box, "hold", "true")
 		// The process exists as a copy of the daemon for a moment, before it bears the mark.
 		await(t, "the mark", func() bool { m, _ := markOf(p.PID); return m.store == box.cfg.StoreID })
-		if n, err := box.Sweep(t.Context(), nil, keepNone); n != 1 || err != nil || runs(p.PID) {
+		if n, err := box.Sweep(t.Context(), nil); n != 1 || err != nil || runs(p.PID) {
 			t.Errorf("reaped %d, error %v", n, err)
 		}
 	})
@@ -57,15 +55,11 @@ func TestSweepAfterSIGKILL(t *testing.T) {
 				t.Fatal("a process died with its daemon: this test shows nothing")
 			}
 		}
-		keep := func(task string) bool { return task == "sub-1" }
-		if n, err := box.Sweep(t.Context(), nil, keep); n != 0 || err != nil {
-			t.Errorf("of a task to keep reaped %d, error %v", n, err)
-		}
 		other := newBox(t)
-		if n, err := other.Sweep(t.Context(), nil, keepNone); n != 0 || err != nil {
+		if n, err := other.Sweep(t.Context(), nil); n != 0 || err != nil {
 			t.Errorf("of another store reaped %d, error %v", n, err)
 		}
-		n, err := box.Sweep(t.Context(), []Process{p}, keepNone)
+		n, err := box.Sweep(t.Context(), []Process{p})
 		if n < len(pids) || err != nil {
 			t.Errorf("reaped %d of at least %d, error %v", n, len(pids), err)
 		}
@@ -74,7 +68,7 @@ func TestSweepAfterSIGKILL(t *testing.T) {
 				t.Errorf("process %d of %d lives", i+1, len(pids))
 			}
 		}
-		if n, err := box.Sweep(t.Context(), []Process{p}, keepNone); n != 0 || err != nil {
+		if n, err := box.Sweep(t.Context(), []Process{p}); n != 0 || err != nil {
 			t.Errorf("the second time reaped %d, error %v", n, err)
 		}
 	})
@@ -86,7 +80,7 @@ func TestKillEndsAllOfATask(t *testing.T) {
 		line := "echo $$ >> pids; setsid sleep 1000 & touch $0.$$; : > up-NAME; sleep 1000"
 		done := make(chan Exit, 2)
 		run := func(o Owner) {
-			exit, err := box.Shell(o, nil, recorded, nothing).
+			exit, err := box.Shell(o, Events{recorded, nothing, ignored}).
 				Run(t.Context(), Command{Line: strings.ReplaceAll(line, "NAME", o.TaskID), Dir: dir})
 			if err != nil {
 				t.Error(err)
@@ -99,20 +93,20 @@ func TestKillEndsAllOfATask(t *testing.T) {
 		go run(Owner{TaskID: "sub-1", TeamID: "t-1", Start: 2})
 		go run(Owner{TaskID: "sub-11", TeamID: "t-1", Start: 1})
 		await(t, "the commands", func() bool { return up("sub-1")() && up("sub-11")() })
-		if n, err := box.Kill(t.Context(), "sub-1"); n < 2 || err != nil {
-			t.Errorf("reaped %d, error %v", n, err)
+		if killed, err := box.Kill(t.Context(), "sub-1"); len(killed) < 2 || err != nil {
+			t.Errorf("reaped %d, error %v", len(killed), err)
 		}
 		if exit := <-done; exit.Signal != "SIGKILL" || exit.TimedOut {
 			t.Errorf("got %+v", exit)
 		}
-		if n, err := box.Kill(t.Context(), "sub-1"); n != 0 || err != nil {
-			t.Errorf("the second time reaped %d, error %v", n, err)
+		if killed, err := box.Kill(t.Context(), "sub-1"); len(killed) != 0 || err != nil {
+			t.Errorf("the second time reaped %d, error %v", len(killed), err)
 		}
 		if len(done) > 0 {
 			t.Error("the other task's command ended too")
 		}
-		if n, err := box.Kill(t.Context(), "sub-11"); n < 2 || err != nil {
-			t.Errorf("reaped %d, error %v", n, err)
+		if killed, err := box.Kill(t.Context(), "sub-11"); len(killed) < 2 || err != nil {
+			t.Errorf("reaped %d, error %v", len(killed), err)
 		}
 		<-done
 	})
@@ -131,7 +125,7 @@ func TestReusedPidIsLeftAlone(t *testing.T) {
 		"an earlier process": {PID: p.pid, StartTime: p.start - 1, BootID: box.bootID},
 		"an earlier boot":    {PID: p.pid, StartTime: p.start, BootID: "another"},
 	} {
-		if n, err := box.Sweep(t.Context(), []Process{was}, keepNone); n != 0 || err != nil || !runs(p.pid) {
+		if n, err := box.Sweep(t.Context(), []Process{was}); n != 0 || err != nil || !runs(p.pid) {
 			t.Fatalf("%s: reaped %d, error %v", name, n, err)
 		}
 	}
@@ -139,7 +133,7 @@ func TestReusedPidIsLeftAlone(t *testing.T) {
 		t.Error("the signal reached another process")
 	}
 	same := Process{PID: p.pid, StartTime: p.start, BootID: box.bootID}
-	if n, err := box.Sweep(t.Context(), []Process{same}, keepNone); n != 1 || err != nil || runs(p.pid) {
+	if n, err := box.Sweep(t.Context(), []Process{same}); n != 1 || err != nil || runs(p.pid) {
 		t.Errorf("what was recorded: reaped %d, error %v", n, err)
 	}
 }
@@ -163,7 +157,7 @@ func TestOwnsProcess(t *testing.T) {
 		if other := newBox(t); other.OwnsProcess(p.PID) || box.OwnsProcess(os.Getpid()) {
 			t.Error("owns a foreign process")
 		}
-		if _, err := box.Sweep(t.Context(), []Process{p}, keepNone); err != nil {
+		if _, err := box.Sweep(t.Context(), []Process{p}); err != nil {
 			t.Fatal(err)
 		}
 		if !box.OwnsProcess(p.PID) {

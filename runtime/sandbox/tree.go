@@ -34,13 +34,16 @@ type tree struct {
 	cgroups []string        // directories
 	store   string          // of the marks, never empty: what bears no mark is nobody's
 	wanted  func(mark) bool // which of the store's marks
+	bootID  string
+
+	strikes func([]Process) // is told of new members before they are killed; nil: nobody is
 
 	seen map[proc]bool // identities of all members so far: one that is dying loses its mark before its sockets
 }
 
-// kill ends the tree and returns when nothing of it runs: how many processes it killed. An error names those that could
+// kill ends the tree and returns when nothing of it runs: which processes it killed. An error names those that could
 // not be killed, or is ctx's own.
-func (t *tree) kill(ctx context.Context) (int, error) {
+func (t *tree) kill(ctx context.Context) ([]Process, error) {
 	begun := time.Now()
 	t.seen = make(map[proc]bool)
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
@@ -50,29 +53,57 @@ func (t *tree) kill(ctx context.Context) (int, error) {
 		}
 		members, err := t.members()
 		if err != nil {
-			return len(t.seen), errdefs.Wrap(err, errdefs.Internal, errdefs.Fault, "/proc", "cannot see which processes are left")
+			return t.killed(nil), errdefs.Wrap(err, errdefs.Internal, errdefs.Fault, "/proc", "cannot see which processes are left")
 		}
-		for _, p := range members {
-			t.seen[p.identity()] = true
-		}
+		t.take(members)
 		waited := time.Since(begun)
 		if len(members) == 0 {
 			// The last member leaves its cgroup a moment after it has ended. A cgroup that stays is for the next sweep.
 			if removeCgroups(t.cgroups) || waited > topPatience {
-				return len(t.seen), nil
+				return t.killed(nil), nil
 			}
 		} else {
 			killCgroups(t.cgroups)
 			if strike(members, waited > topPatience) == 0 || waited > killPatience {
-				return len(t.seen) - len(members), resisting(members)
+				return t.killed(members), resisting(members)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return len(t.seen) - len(members), context.Cause(ctx)
+			return t.killed(members), context.Cause(ctx)
 		case <-time.After(pause):
 		}
 	}
+}
+
+// take takes notice of members that are about to be killed.
+func (t *tree) take(members []proc) {
+	var fresh []Process
+	for _, p := range members {
+		if !t.seen[p.identity()] {
+			t.seen[p.identity()] = true
+			fresh = append(fresh, t.process(p))
+		}
+	}
+	if t.strikes != nil && len(fresh) > 0 {
+		t.strikes(fresh)
+	}
+}
+
+// killed are all members so far but those that are left.
+func (t *tree) killed(left []proc) []Process {
+	for _, p := range left {
+		delete(t.seen, p.identity())
+	}
+	killed := make([]Process, 0, len(t.seen))
+	for p := range t.seen {
+		killed = append(killed, t.process(p))
+	}
+	return killed
+}
+
+func (t *tree) process(p proc) Process {
+	return Process{PID: p.pid, StartTime: p.start, BootID: t.bootID}
 }
 
 // resisting is the error about processes that could not be killed.

@@ -2,6 +2,9 @@ package task
 
 import "time"
 
+// MaxModelName is the longest name of a model, in bytes.
+const MaxModelName = 200
+
 // Assignment is all that a fresh agent is told: the one typed entry that RPCs and tools use. It never carries the
 // history of who assigns it.
 type Assignment struct {

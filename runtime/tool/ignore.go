@@ -94,7 +94,7 @@ func parseIgnore(content string) []ignoreRule {
 		line = strings.TrimPrefix(line, "/")
 		r.literal = !strings.ContainsAny(line, `*?[\`)
 		if !r.literal {
-			line = gitStars(strings.NewReplacer("{", `\{`, "}", `\}`).Replace(line)) // git knows no alternatives
+			line = gitStars(plainBraces(line))
 		}
 		if inside, ok := strings.CutSuffix(line, "/**"); ok {
 			line = inside + "/**/*" // all that is inside, not the directory itself
@@ -104,6 +104,11 @@ func parseIgnore(content string) []ignoreRule {
 		}
 	}
 	return rules
+}
+
+// plainBraces takes the meaning off braces, for git knows no alternatives. What a backslash escapes stays as it is.
+func plainBraces(pattern string) string {
+	return strings.NewReplacer(`\\`, `\\`, `\{`, `\{`, `\}`, `\}`, `{`, `\{`, `}`, `\}`).Replace(pattern)
 }
 
 // gitStars spells runs of stars as git reads them: any directories where they are a whole name, else as one star.

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,14 +37,15 @@ func lsTool() Tool {
 }
 
 func ls(_ context.Context, call Call, args lsArgs) (Answer, error) {
-	dir, _, err := openDir(call.Scope, args.Path)
+	path := cmp.Or(args.Path, call.Scope.Workspace)
+	dir, _, err := openDir(call.Scope, path)
 	if err != nil {
 		return Answer{}, err
 	}
 	defer dir.Close() //nolint:errcheck // read only: nothing to lose
 	entries, more, err := entriesOf(dir, lsRead)
 	if err != nil {
-		return Answer{}, pathError(call.Scope, args.Path, sandbox.ToRead, err)
+		return Answer{}, pathError(call.Scope, path, sandbox.ToRead, err)
 	}
 	var out strings.Builder
 	for _, e := range entries[:min(len(entries), lsShown)] {

@@ -74,12 +74,24 @@ func readable(g grant.Grant) []string {
 
 // openOutput opens what an earlier call of this agent gave.
 func openOutput(ctx context.Context, scope *Scope, callID string) (io.ReadCloser, error) {
+	none := &Error{Reason: NotFound, Subject: outputPrefix + callID,
+		Message: fmt.Sprintf("no call %.80q of yours kept an output", callID)}
+	if !isCallID(callID) {
+		return nil, none
+	}
 	r, err := scope.Outputs.Output(ctx, callID)
 	if errdefs.Is(err, errdefs.RecordNotFound) {
-		return nil, &Error{Reason: NotFound, Subject: outputPrefix + callID,
-			Message: fmt.Sprintf("no call %q of yours kept an output", callID)}
+		return nil, none
 	}
 	return r, err
+}
+
+// isCallID tells whether a call can have this id: the store takes no other for a name.
+func isCallID(text string) bool {
+	const most = 64 // bytes; ours are much shorter
+	return text != "" && len(text) <= most && !strings.ContainsFunc(text, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z')
+	})
 }
 
 // shown is a path as the model is shown it, on one line: relative to the workspace when it lies beneath.

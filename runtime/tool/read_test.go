@@ -131,4 +131,9 @@ func TestReadOutput(t *testing.T) {
 	}
 	has(t, a.text("grep", `{"path":"@output/k3j4h5g6f","pattern":"t"}`), "@output/k3j4h5g6f:2:two\n", "[2 matches in 1 file searched]")
 	a.fail(NotFound, "grep", `{"path":"@output/other","pattern":"t"}`)
+	for _, odd := range []string{"", "../x", "a/b", "X", "k3j4h5g6f/", strings.Repeat("x", 300)} {
+		if e := a.fail(NotFound, "read", `{"path":"@output/`+odd+`"}`); e.Subject != "@output/"+odd {
+			t.Errorf("%+v", e)
+		}
+	}
 }

@@ -21,6 +21,7 @@ type search struct {
 	out     strings.Builder
 	matches int
 	files   int      // searched
+	long    int      // lines without a match whose rest was not looked at
 	full    bool     // more may match than was given
 	skipped []string // what was left out, with the reason
 	omitted int      // files left out that are not in skipped
@@ -105,7 +106,12 @@ func (s *search) scan(ctx context.Context, r io.Reader, label string) error {
 			}
 			s.matches++
 			g.match(l, at[0])
-		} else if s.context > 0 {
+			continue
+		}
+		if l.cut > 0 {
+			s.long++
+		}
+		if s.context > 0 {
 			g.around(l)
 		}
 	}
@@ -120,6 +126,9 @@ func (s *search) answer(remarks []string) string {
 			remark += fmt.Sprintf(" and %d more", s.omitted)
 		}
 		remarks = append(remarks, remark+"]")
+	}
+	if s.long > 0 {
+		remarks = append(remarks, fmt.Sprintf("[not searched: what is beyond %d KiB in %s]", keepLine>>10, count(s.long, "long line")))
 	}
 	total := fmt.Sprintf("[%s in %s searched]", count(s.matches, "match"), count(s.files, "file"))
 	if s.full {

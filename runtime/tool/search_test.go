@@ -34,6 +34,14 @@ func TestLs(t *testing.T) {
 	has(t, a.text("ls", `{"path":"many"}`), "0499\t0\n[only 500 of 510 entries")
 }
 
+func TestLsNamesTheWorkspaceThatIsGone(t *testing.T) {
+	a := newAgent(t)
+	if err := os.Remove(a.ws); err != nil {
+		t.Fatal(err)
+	}
+	has(t, a.fail(NotFound, "ls", ``).Message, a.ws+" does not exist")
+}
+
 func TestGlob(t *testing.T) {
 	a := newAgent(t)
 	for _, path := range []string{"a.go", "b.txt", "x/c.go", "x/y/d.go", "x/y/d_test.go", ".git/e.go", ".github/w.yml", "ignored/f.go"} {
@@ -65,18 +73,36 @@ func TestGlob(t *testing.T) {
 	has(t, a.text("glob", `{"pattern":"many/*"}`), "many/0499\n[only 500 of 503 files")
 }
 
+// TestPatternsAreBounded: the alternatives of a pattern multiply, and each combination is matched with every path.
+func TestPatternsAreBounded(t *testing.T) {
+	a := newAgent(t)
+	a.put(strings.Repeat("a", 100), "needle")
+	endless := strings.Repeat("{a,a}", 100) + "b"
+	has(t, a.fail(InvalidArguments, "glob", `{"pattern":"`+endless+`"}`).Message, "more than 64 combinations")
+	a.fail(InvalidArguments, "grep", `{"pattern":"needle","glob":"[{],]`+endless+`"}`)
+	a.fail(InvalidArguments, "glob", `{"pattern":"{x,[}]`+endless+`}"}`)
+	a.fail(InvalidArguments, "glob", `{"pattern":"`+strings.Repeat(`{{a,a},a}`, 10)+`b"}`)
+	a.fail(InvalidArguments, "glob", `{"pattern":"a/../}"}`)
+	for _, pattern := range []string{strings.Repeat("{a,b}", 6) + "*", `{b,a*}`, `[{,a]*`, `{a,\\,b}*`, "{a" + strings.Repeat(",b", 63) + "}*"} {
+		has(t, a.text("glob", `{"pattern":"`+pattern+`"}`), "[1 file]")
+	}
+	a.put(".gitignore", strings.Repeat(`\{a,a,\}`, 100)+"b\n") // has no alternatives
+	a.put(strings.Repeat(`\a`, 100), "")
+	has(t, a.text("glob", `{"pattern":"*"}`), "[3 files]")
+}
+
 // TestIgnore holds to what git says about which files are ignored.
 func TestIgnore(t *testing.T) {
 	a := newAgent(t)
 	a.put(".gitignore", strings.Join([]string{
 		"# comment", "", "*.log", "!keep.log", "/top", "build/", "docs/*.txt", "a/**/z", "all/**", "**/deep/x", `\#hash`, `\!bang`,
-		"space\\ ", "trail   ", "[ab].c", "q?.d", "{x,y}", "node_modules", "!sub/inner.log", "exc/*", "!exc/yes", "[", "crlf\r", "st**r",
+		"space\\ ", "trail   ", "[ab].c", "q?.d", "{x,y}", "node_modules", "!sub/inner.log", "exc/*", "!exc/yes", "[", "crlf\r", "st**r", `\{e,f\}*`,
 	}, "\n"))
 	a.put("sub/.gitignore", "!again.log\n/only\nlocal*\n")
 	ignored := []string{
 		"x.log", "sub/x.log", "top", "build/f", "sub/build/f", "docs/a.txt", "a/z", "a/b/c/z", "all/f", "all/g/h", "p/deep/x",
 		"deep/x", "#hash", "!bang", "space ", "trail", "a.c", "s/b.c", "q1.d", "{x,y}", "node_modules/m/i.js",
-		"s/node_modules/i.js", "exc/no", "sub/only", "sub/local1", "sub/t/local2", "crlf", "star",
+		"s/node_modules/i.js", "exc/no", "sub/only", "sub/local1", "sub/t/local2", "crlf", "star", "{e,f}g",
 	}
 	kept := []string{
 		"keep.log", "s/keep.log", "s/top", "b/build", "docs/s/a.txt", "s/docs/a.txt", "az", "c.c", "q12.d", "x", "y", "comment",
@@ -150,6 +176,8 @@ func TestGrepGuards(t *testing.T) {
 		t.Errorf("%d bytes: %.300q", len(got), got)
 	}
 	has(t, a.text("grep", `{"pattern":"needle","path":"huge"}`), "huge:1:needle")
+	a.put("wide", strings.Repeat("x", keepLine)+"needle\nneedle\n")
+	has(t, a.text("grep", `{"pattern":"needle","path":"wide"}`), "wide:2:needle\n[not searched: what is beyond 64 KiB in 1 long line]\n[1 match")
 	for i := range 20 {
 		a.put(fmt.Sprintf("bin/%02d", i), "\x00")
 	}

@@ -39,7 +39,6 @@ type Call struct {
 
 // Scope is what one agent's tools may touch. It is made once for each start of a task.
 type Scope struct {
-	TaskID    task.ID
 	Workspace string // absolute, canonical; relative paths are relative to it
 	Grant     grant.Grant
 	Files     *sandbox.Roots // the way to the disk, opened from Workspace and Grant

@@ -44,7 +44,7 @@ func newAgent(t *testing.T) *agent {
 			t.Error(err)
 		}
 	})
-	a.scope = &Scope{TaskID: "sub-1", Workspace: a.ws, Grant: g, Files: files, Known: NewKnown(), Outputs: outputs{}, Shell: a.shell}
+	a.scope = &Scope{Workspace: a.ws, Grant: g, Files: files, Known: NewKnown(), Outputs: outputs{}, Shell: a.shell}
 	return a
 }
 
@@ -146,6 +146,9 @@ type outputs map[string]string
 func (o outputs) Output(_ context.Context, callID string) (io.ReadCloser, error) {
 	if text, ok := o[callID]; ok {
 		return io.NopCloser(strings.NewReader(text)), nil
+	}
+	if callID == "" || strings.ContainsAny(callID, "./") {
+		return nil, errdefs.New(errdefs.InvalidArgument, errdefs.BadArgument, callID, "%q is no name", callID) // as the store has it
 	}
 	return nil, errdefs.New(errdefs.NotFound, errdefs.RecordNotFound, callID, "no output of %s", callID)
 }

@@ -18,6 +18,7 @@ const (
 	walkEntries = 200_000 // entries that one call goes through
 	walkDepth   = 100     // directories below each other; each is held open
 	patternSize = 512     // bytes of a glob pattern
+	patternWays = 64      // combinations of its alternatives; each costs a match of its own for every path
 )
 
 // errEnough ends a walk early.
@@ -154,19 +155,49 @@ func isGit(name string) bool { return name == ".git" }
 type pathPattern string
 
 func newPathPattern(name, pattern string) (pathPattern, error) {
-	switch {
-	case pattern == "":
+	if pattern == "" {
 		return "", nil
-	case len(pattern) > patternSize:
+	}
+	if len(pattern) > patternSize {
 		return "", invalid(name, "is longer than %d bytes", patternSize)
-	case !doublestar.ValidatePattern(pattern):
+	}
+	pattern = path.Clean(pattern)
+	if !doublestar.ValidatePattern(pattern) {
 		return "", invalid(name, "%q is not a valid pattern: *, ?, [a-z], {a,b} and **/ have a meaning", pattern)
 	}
-	pattern = strings.TrimPrefix(path.Clean(pattern), "./")
+	if ways(pattern) > patternWays {
+		return "", invalid(name, "has more than %d combinations of the alternatives in its braces: use several patterns", patternWays)
+	}
 	if !strings.Contains(pattern, "/") {
 		pattern = "**/" + pattern
 	}
 	return pathPattern(pattern), nil
+}
+
+// ways is how many combinations the alternatives of a valid pattern's braces have, counted as if none were nested. Beyond
+// patternWays it does not count on.
+func ways(pattern string) int {
+	n, class := 1, false
+	var open []int // alternatives so far of each brace that is open
+	for i := 0; i < len(pattern) && n <= patternWays; i++ {
+		last := len(open) - 1
+		switch c := pattern[i]; {
+		case c == '\\':
+			i++
+		case class:
+			class = c != ']'
+		case c == '[':
+			class = true
+		case c == '{':
+			open = append(open, 1)
+		case c == ',' && last >= 0:
+			open[last]++
+		case c == '}':
+			n *= open[last]
+			open = open[:last]
+		}
+	}
+	return n
 }
 
 func (p pathPattern) matches(rel string) bool {

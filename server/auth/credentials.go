@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
@@ -81,11 +82,15 @@ func peerOf(conn net.Conn) (uid, pid int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	var cred *unix.Ucred
 	var optErr error
-	if err := raw.Control(func(fd uintptr) { uid, pid, optErr = peerCred(int(fd)) }); err != nil {
+	if err := raw.Control(func(fd uintptr) { cred, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
 		return 0, 0, err
 	}
-	return uid, pid, optErr
+	if optErr != nil {
+		return 0, 0, optErr
+	}
+	return int(cred.Uid), int(cred.Pid), nil
 }
 
 // ClientHandshake is refused: these are a server's credentials.

@@ -9,10 +9,20 @@ import (
 	"strings"
 )
 
-// LocalHosts are the Host headers of requests to a loopback listener on the port.
-func LocalHosts(port int) []string {
-	p := strconv.Itoa(port)
-	return []string{net.JoinHostPort("127.0.0.1", p), net.JoinHostPort("localhost", p), net.JoinHostPort("::1", p)}
+// httpPort is the one that clients leave out of the Host header.
+const httpPort = 80
+
+// LocalHosts are the Host headers of requests to a loopback listener at the address.
+func LocalHosts(address *net.TCPAddr) []string {
+	var hosts []string
+	for _, host := range []string{"127.0.0.1", "localhost", "::1", address.IP.String()} {
+		withPort := net.JoinHostPort(host, strconv.Itoa(address.Port))
+		hosts = append(hosts, withPort)
+		if address.Port == httpPort {
+			hosts = append(hosts, strings.TrimSuffix(withPort, ":80"))
+		}
+	}
+	return hosts
 }
 
 // CheckHost answers 403 to requests whose Host header is none of the allowed: a page in a browser may have a name of its

@@ -72,7 +72,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 		}
 	}
 	g.http = &http.Server{
-		Handler: auth.CheckHost(auth.LocalHosts(address.Port))(g.routes(api)),
+		Handler: auth.CheckHost(auth.LocalHosts(address))(g.routes(api)),
 		// No timeout of a response: streams last as long as their tasks.
 		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
@@ -85,7 +85,7 @@ func (g *Gateway) routes(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeProbe(w, true) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { writeProbe(w, g.ready(r.Context())) })
-	mux.Handle("/", g.guard(http.MaxBytesHandler(api, maxBody)))
+	mux.Handle("/", g.guard(bounded(api)))
 	return mux
 }
 

@@ -103,6 +103,14 @@ func TestErrorsAreStatus(t *testing.T) {
 		"unknown method": {http.MethodDelete, "/v1/tasks", "", http.StatusMethodNotAllowed, "", ""},
 		"no task":        {http.MethodGet, "/v1/tasks/sub-999", "", http.StatusNotFound, "TASK_NOT_FOUND", ""},
 		"bad page":       {http.MethodGet, "/v1/tasks?page_size=1001", "", http.StatusBadRequest, "INVALID_ARGUMENT", "page_size"},
+		"bad parameter":  {http.MethodGet, "/v1/tasks?living=true&folow=true", "", http.StatusBadRequest, "INVALID_ARGUMENT", "folow"},
+		"no parameters":  {http.MethodGet, "/v1/status?page_size=1", "", http.StatusBadRequest, "INVALID_ARGUMENT", "page_size"},
+		"path parameter": {http.MethodGet, "/v1/tasks/sub-999/output?task_id=sub-1", "", http.StatusBadRequest, "INVALID_ARGUMENT", "task_id"},
+		"bad bytes":      {http.MethodGet, "/v1/tasks/%ff", "", http.StatusBadRequest, "INVALID_ARGUMENT", "task_id"},
+		"bad page bytes": {http.MethodGet, "/v1/tasks?page_token=%ff", "", http.StatusBadRequest, "INVALID_ARGUMENT", "page_token"},
+		"bad name bytes": {http.MethodGet, "/v1/tasks?%ff=1", "", http.StatusBadRequest, "INVALID_ARGUMENT", "\uFFFD"},
+		"bad escape":     {http.MethodGet, "/v1/tasks?team=%zz", "", http.StatusBadRequest, "INVALID_ARGUMENT", "query"},
+		"query of POST":  {http.MethodPost, "/v1/tasks?detach=true", `{}`, http.StatusBadRequest, "INVALID_ARGUMENT", "detach"},
 		"bad enum":       {http.MethodGet, "/v1/tasks?state=GONE", "", http.StatusBadRequest, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +128,6 @@ func TestErrorsAreStatus(t *testing.T) {
 		"stop of none":  {"/v1/tasks/sub-999:stop", `{}`, http.StatusNotFound, "TASK_NOT_FOUND", ""},
 		"no JSON":       {"/v1/tasks", `{`, http.StatusBadRequest, "", ""},
 		"unknown field": {"/v1/tasks", `{"promt":"x"}`, http.StatusBadRequest, "", ""},
-		"too large":     {"/v1/tasks", `{"description":"` + strings.Repeat("x", maxBody) + `"}`, http.StatusBadRequest, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp, body := f.do(f.request(http.MethodPost, c.path, c.body))
@@ -131,6 +138,17 @@ func TestErrorsAreStatus(t *testing.T) {
 			}
 			checkFailure(t, f.refused(resp, body, c.code), c.reason, c.field)
 		})
+	}
+}
+
+// proves N8
+func TestBodyIsBounded(t *testing.T) {
+	f := newFront(t)
+	resp, answer := f.do(f.request(http.MethodPost, "/v1/tasks", `{"description":"`+strings.Repeat("x", maxBody)+`"}`))
+	checkFailure(t, f.refused(resp, answer, http.StatusBadRequest), "TOO_LARGE", "request")
+	full := `{"promt":"` + strings.Repeat("x", maxBody-len(`{"promt":""}`)) + `"}`
+	if _, answer := f.do(f.request(http.MethodPost, "/v1/tasks", full)); !strings.Contains(answer, "unknown field") {
+		t.Errorf("a body of %d bytes: %s", len(full), answer)
 	}
 }
 
@@ -260,5 +278,22 @@ func (f *front) golden(name, lines string) {
 	must(f.t, err)
 	if text != string(want) {
 		f.t.Errorf("%s differs from %s:\n%s", name, path, text)
+	}
+}
+
+// Every field that a query can hold passes, with both of its names.
+func TestQueryParametersPass(t *testing.T) {
+	f := newFront(t)
+	for _, path := range []string{
+		"/v1/tasks?team=&kind=TASK_KIND_SUBAGENT&state=TASK_STATE_RUNNING&parent_task_id=&living=true&page_size=1&page_token=",
+		"/v1/tasks?pageSize=1&parentTaskId=",
+	} {
+		if resp, body := f.do(f.request(http.MethodGet, path, "")); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s: %s", path, resp.Status, body)
+		}
+	}
+	path := "/v1/tasks/sub-999/output?tail=1&follow=true&deltas=true&timeout=5s&wait_for=WAIT_FOR_TERMINAL"
+	if resp, body := f.do(f.request(http.MethodGet, path, "")); resp.StatusCode != http.StatusNotFound || !strings.Contains(body, "TASK_NOT_FOUND") {
+		t.Errorf("%s: %s: %s", path, resp.Status, body)
 	}
 }

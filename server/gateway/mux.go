@@ -1,13 +1,15 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
 
 	gwruntime "github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // the details of errors can only be shown when they are known
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -21,17 +23,30 @@ const storeService = "agentd.store"
 // readyTime bounds the question whether the daemon is ready.
 const readyTime = 2 * time.Second
 
-// newMux leads paths to methods. JSON has the names of the protos, and unknown fields are refused.
+// newMux leads paths to methods. JSON has the names of the protos, and unknown fields and query parameters are refused.
 func newMux() *gwruntime.ServeMux {
 	nothing := func(string) (string, bool) { return "", false }
-	return gwruntime.NewServeMux(
+	var mux *gwruntime.ServeMux
+	strict := func(next gwruntime.HandlerFunc) gwruntime.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request, pathParams map[string]string) {
+			if err := checkURL(r, pathParams); err != nil {
+				_, out := gwruntime.MarshalerForRequest(mux, r)
+				gwruntime.HTTPError(r.Context(), mux, out, w, r, err)
+				return
+			}
+			next(w, r, pathParams)
+		}
+	}
+	mux = gwruntime.NewServeMux(
 		gwruntime.WithMarshalerOption(gwruntime.MIMEWildcard, &gwruntime.JSONPb{
 			MarshalOptions: protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}, // as agentctl -o json
 		}),
 		gwruntime.WithIncomingHeaderMatcher(nothing), // but Authorization, which always passes
 		gwruntime.WithOutgoingHeaderMatcher(nothing),
 		gwruntime.WithRoutingErrorHandler(routingError),
+		gwruntime.WithMiddlewares(strict),
 	)
+	return mux
 }
 
 // routingError answers a method that a path does not have with 405, as HTTP does.
@@ -56,6 +71,35 @@ func refuse(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, `{"code":16,"message":"a bearer token is needed: Authorization: Bearer TOKEN",`+
 		`"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"UNAUTHENTICATED","domain":"agentd.dev"}]}`+
 		"\n")
+}
+
+// bounded reads the body before anything else does, so that one that is too large is refused as gRPC refuses a request.
+func bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			refuseBody(w)
+			return
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler) // the client broke off, or does not speak HTTP
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refuseBody answers a request with a body that is too large (N8).
+func refuseBody(w http.ResponseWriter) {
+	message := fmt.Sprintf("request: the body is too large; the limit is %d bytes", maxBody)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	// As google.rpc.Status.
+	_, _ = fmt.Fprintf(w, `{"code":3,"message":%[1]q,"details":[`+
+		`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TOO_LARGE","domain":"agentd.dev",`+
+		`"metadata":{"subject":"request"}},`+
+		`{"@type":"type.googleapis.com/google.rpc.BadRequest",`+
+		`"field_violations":[{"field":"request","description":%[1]q}]}]}`+"\n", message)
 }
 
 // ready asks the gRPC server whether the daemon is there and can commit.

@@ -339,7 +339,7 @@ type AgentSpec struct {
 	Prompt string `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// Named texts beside the prompt, at most 32.
 	Inputs []*AgentInput `protobuf:"bytes,3,rep,name=inputs,proto3" json:"inputs,omitempty"`
-	// Model; default the daemon's.
+	// Model, at most 200 bytes; default the daemon's.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
 	// Bounds.
 	Budget        *Budget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
@@ -1206,9 +1206,9 @@ type StopProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The level now.
 	Level StopLevel `protobuf:"varint,1,opt,name=level,proto3,enum=agentd.v1.StopLevel" json:"level,omitempty"`
-	// Tasks still living: the task and its descendants.
+	// Tasks still living: the task and its descendants; 0 in the last one, which a stop that found none living has not.
 	TasksRemaining int32 `protobuf:"varint,2,opt,name=tasks_remaining,json=tasksRemaining,proto3" json:"tasks_remaining,omitempty"`
-	// Processes killed so far.
+	// Processes killed so far, by this stop and others of the same tasks.
 	ProcessesReaped int32 `protobuf:"varint,3,opt,name=processes_reaped,json=processesReaped,proto3" json:"processes_reaped,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

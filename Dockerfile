@@ -8,7 +8,9 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /out/ ./cmd/agentd ./cmd/agentctl
+# What `agentd --version` tells; the build here has no git to ask.
+ARG VERSION=
+RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.stamped=${VERSION}" -o /out/ ./cmd/agentd ./cmd/agentctl
 
 FROM ${BASE_IMAGE}
 # A base that has git already needs no network here.
@@ -18,6 +20,7 @@ RUN mkdir -p /home/agentd /var/lib/agentd /run/agentd /workspace \
     && chown 10001:10001 /home/agentd /var/lib/agentd /run/agentd /workspace \
     && chmod 0700 /var/lib/agentd /run/agentd
 COPY --from=build /out/agentd /out/agentctl /usr/local/bin/
+COPY LICENSE /usr/share/doc/agentd/LICENSE
 ENV HOME=/home/agentd XDG_STATE_HOME=/var/lib XDG_RUNTIME_DIR=/run AGENTD_WORKSPACE=/workspace
 USER 10001:10001
 WORKDIR /workspace

@@ -18,6 +18,7 @@ KILLS ?= 200
 IMAGE ?= agentd
 # What builds the image: the first that is installed.
 BUILDER ?= $(shell command -v buildah docker podman 2>/dev/null | head -n 1)
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
 .PHONY: help
 help: ## tell what there is
@@ -32,11 +33,16 @@ test: ## run all tests; needs only Go
 	$(GO) test ./...
 
 .PHONY: check
-check: vet lint proto-lint breaking generated-current race ## everything that CI checks
+check: tidy vet lint proto-lint breaking generated-current race ## everything that CI checks
 
 .PHONY: fmt
 fmt: ## format the code
 	$(LINT) fmt ./...
+
+.PHONY: tidy
+tidy: ## check that the module files list what the code needs
+	$(GO) mod tidy -diff
+	$(GO) -C tools/lint mod tidy -diff
 
 .PHONY: vet
 vet: ## go vet
@@ -95,7 +101,9 @@ fuzz: ## run each fuzz target for a while (FUZZTIME=8s)
 
 .PHONY: image
 image: ## build the container image (GO_IMAGE=... names another base)
-	$(or $(BUILDER),$(error no buildah, docker or podman here)) build $(if $(GO_IMAGE),--build-arg GO_IMAGE=$(GO_IMAGE)) -t $(IMAGE) .
+	$(or $(BUILDER),$(error no buildah, docker or podman here)) build \
+		$(if $(filter docker,$(notdir $(BUILDER))),,--format docker) \
+		$(if $(GO_IMAGE),--build-arg GO_IMAGE=$(GO_IMAGE)) --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
 .PHONY: demo
 demo: ## show an agent that survives SIGKILL; needs neither key nor network

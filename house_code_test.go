@@ -113,13 +113,23 @@ func TestGoStandsInFewPlaces(t *testing.T) {
 		}
 		for _, f := range files.code {
 			ast.Inspect(f.File, func(n ast.Node) bool {
-				if _, ok := n.(*ast.GoStmt); ok {
+				if startsGoroutine(n) {
 					t.Errorf("%s: go: make it a lifecycle.Part; only %v start goroutines", f.set.Position(n.Pos()), may)
 				}
 				return true
 			})
 		}
 	}
+}
+
+// startsGoroutine tells whether the node is a go statement or a call of a method Go, as wait and error groups have it.
+func startsGoroutine(n ast.Node) bool {
+	if call, ok := n.(*ast.CallExpr); ok {
+		method, ok := call.Fun.(*ast.SelectorExpr)
+		return ok && method.Sel.Name == "Go"
+	}
+	_, ok := n.(*ast.GoStmt)
+	return ok
 }
 
 func TestNobodySleeps(t *testing.T) {
@@ -166,9 +176,24 @@ func TestReasonsAreThoseOfTheProto(t *testing.T) {
 	}
 }
 
-// TestLinksLeadSomewhere checks the relative links of the documents.
+// slugs are the anchors of a document's headings, as GitHub makes them.
+func slugs(t *testing.T, document string) []string {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		slug := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		all = append(all, strings.ReplaceAll(slug, " ", "-"))
+	}
+	return all
+}
+
+// TestLinksLeadSomewhere checks the relative links of the documents, with their anchors.
 func TestLinksLeadSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	link := regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`)
 	var documents []string
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md"} {
 		found, err := filepath.Glob(pattern)
@@ -186,8 +211,16 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, match := range link.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(document), match[1])); err != nil {
+			target := filepath.Join(filepath.Dir(document), match[1])
+			if match[1] == "" {
+				target = document
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s has a link to %s: %v", document, match[1], err)
+				continue
+			}
+			if match[2] != "" && !slices.Contains(slugs(t, target), match[2]) {
+				t.Errorf("%s has a link to %s#%s, which is no heading there", document, match[1], match[2])
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,15 +30,7 @@ fixes a failing test there with the real tools; half way the daemon is killed wi
 again. The demo checks what it shows, and leaves nothing behind.`,
 		Args: cobra.NoArgs,
 	}
-	return a.command(c, func(ctx context.Context, _ []string) error {
-		binary, err := launch.Binary(ctx, a.err)
-		if err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(ctx, demoTimeout)
-		defer cancel()
-		return a.demo(ctx, binary)
-	})
+	return a.command(c, func(ctx context.Context, _ []string) error { return a.demo(ctx) })
 }
 
 // stage is a demo under way.
@@ -56,13 +47,19 @@ type stage struct {
 }
 
 // demo plays the demo and removes what it made, whatever happens.
-func (a *app) demo(ctx context.Context, binary string) error {
-	begin := time.Now()
+func (a *app) demo(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "agentd-demo-")
 	if err != nil {
 		return err
 	}
 	s := &stage{app: a, dir: dir, story: &transcript{w: a.out}}
+	binary, err := launch.Binary(ctx, dir, a.err)
+	if err != nil {
+		return errors.Join(err, s.clear())
+	}
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
+	defer cancel()
 	if err := errors.Join(s.play(ctx, binary), s.clear()); err != nil {
 		return err
 	}
@@ -98,7 +95,7 @@ func (s *stage) play(ctx context.Context, binary string) (err error) {
 		Args:     []string{"--base-url=" + s.model.URL, "--model=demo"},
 		Env:      []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir},
 	}
-	if s.daemon, err = launch.Start(ctx, s.options); err != nil {
+	if s.daemon, err = launch.Start(ctx, s.options, s.app.err); err != nil {
 		return err
 	}
 	s.say("A private daemon runs as pid %d, with a scripted model at %s: no key, no network.", s.daemon.PID(), s.model.URL)
@@ -117,7 +114,7 @@ func (s *stage) say(format string, args ...any) {
 
 // repository lays the files out and shows that the test fails.
 func (s *stage) repository(ctx context.Context) error {
-	if err := os.CopyFS(s.dir, demo.Files()); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.CopyFS(s.dir, demo.Files()); err != nil {
 		return err
 	}
 	s.say("A small repository in %s has a test that fails:", s.workspace())
@@ -181,7 +178,7 @@ func (s *stage) crash(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintln(s.app.out, "   It is dead, nobody answers on its socket, and the bug is still there.")
-	if s.daemon, err = launch.Start(ctx, s.options); err != nil {
+	if s.daemon, err = launch.Start(ctx, s.options, s.app.err); err != nil {
 		return err
 	}
 	s.say("Another daemon starts on the same state, pid %d. The agent goes on where it was:", s.daemon.PID())

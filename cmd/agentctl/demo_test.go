@@ -49,25 +49,61 @@ func TestDemo(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	t.Run("built by itself", demoBuiltByItself)
 	t.Run("to its end", demoToItsEnd)
 	t.Run("interrupted", demoInterrupted)
+}
+
+// demoBuiltByItself is `go run ./cmd/agentctl demo`, where agentd does not exist yet: what is built is not left either.
+func demoBuiltByItself(t *testing.T) {
+	t.Parallel()
+	cmd, temp := demoProcess(t)
+	program, err := os.ReadFile(cmd.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	cmd.Path = filepath.Join(home, "agentctl") // alone in its directory
+	if err := os.WriteFile(cmd.Path, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cache := filepath.Join(home, "cache")
+	cmd.Env = append(cmd.Env, "HOME="+home, "XDG_CACHE_HOME="+cache)
+	for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
+		value, err := exec.Command("go", "env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Env = append(cmd.Env, name+"="+strings.TrimSpace(string(value)))
+	}
+	demoShows(t, cmd, "building agentd from ")
+	nothingLeft(t, temp)
+	if left, err := filepath.Glob(filepath.Join(cache, "*")); err != nil || len(left) > 0 {
+		t.Errorf("the demo left %v, %v", left, err)
+	}
 }
 
 func demoToItsEnd(t *testing.T) {
 	t.Parallel()
 	cmd, temp := demoProcess(t)
+	demoShows(t, cmd)
+	nothingLeft(t, temp)
+}
+
+// demoShows runs the demo to its end, and looks for what it says.
+func demoShows(t *testing.T, cmd *exec.Cmd, further ...string) {
+	t.Helper()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{
+	for _, want := range append(further,
 		"exit code 1\n", "kill -9 ", "nobody answers on its socket", "Another daemon starts", "exit code 0\n", "exactly one answer",
-	} {
+	) {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the demo does not say %q:\n%s", want, out)
 		}
 	}
-	nothingLeft(t, temp)
 }
 
 func demoInterrupted(t *testing.T) {

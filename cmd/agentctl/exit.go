@@ -12,15 +12,12 @@ import (
 	"github.com/agentd-dev/agentd/internal/errdefs"
 )
 
-// The exit codes that scripts may rely on.
+// The exit codes that scripts may rely on, beside those of errors (errdefs.Kind).
 const (
 	exitOK          = 0
 	exitOther       = 1
 	exitUsage       = 2
-	exitNotFound    = 3
 	exitConflict    = 4
-	exitExhausted   = 6
-	exitAuth        = 7
 	exitUnavailable = 8
 	exitFailed      = 10
 	exitKilled      = 11
@@ -49,13 +46,13 @@ func (a *app) finish(err error) int {
 		a.note("agentctl: %v\nSee agentctl --help.", err)
 		return exitUsage
 	}
-	code := exitCode(errorCode(err))
-	if code == exitInterrupted {
+	kind := errorKind(err)
+	if kind == errdefs.Canceled {
 		a.note("agentctl: interrupted")
-		return code
+	} else {
+		a.note("agentctl: %s", describe(err))
 	}
-	a.note("agentctl: %s", describe(err))
-	return code
+	return kind.ExitCode()
 }
 
 // ended is the end of a command that followed a task to its outcome.
@@ -70,49 +67,37 @@ func ended(o *agentdv1.Outcome) error {
 	}
 }
 
-// errorCode is the class of an error of the daemon, of launch, or of this program.
-func errorCode(err error) codes.Code {
+// errorKind is the class of an error of the daemon, of launch, or of this program.
+func errorKind(err error) errdefs.Kind {
 	var local *errdefs.Error
-	if errors.As(err, &local) {
-		switch local.Kind {
-		case errdefs.InvalidArgument:
-			return codes.InvalidArgument
-		case errdefs.NotFound:
-			return codes.NotFound
-		case errdefs.FailedPrecondition:
-			return codes.FailedPrecondition
-		case errdefs.PermissionDenied:
-			return codes.PermissionDenied
-		case errdefs.Unavailable:
-			return codes.Unavailable
-		default:
-			return codes.Unknown
-		}
+	if errors.As(err, &local) || errors.Is(err, context.Canceled) {
+		return errdefs.KindOf(err)
 	}
-	if errors.Is(err, context.Canceled) {
-		return codes.Canceled
-	}
-	return status.Code(err)
-}
-
-func exitCode(code codes.Code) int {
-	switch code {
+	switch status.Code(err) {
 	case codes.InvalidArgument:
-		return exitUsage
+		return errdefs.InvalidArgument
 	case codes.NotFound:
-		return exitNotFound
-	case codes.AlreadyExists, codes.FailedPrecondition, codes.Aborted, codes.OutOfRange:
-		return exitConflict
+		return errdefs.NotFound
+	case codes.AlreadyExists:
+		return errdefs.AlreadyExists
+	case codes.FailedPrecondition:
+		return errdefs.FailedPrecondition
+	case codes.Aborted:
+		return errdefs.Aborted
+	case codes.OutOfRange:
+		return errdefs.OutOfRange
 	case codes.ResourceExhausted:
-		return exitExhausted
-	case codes.Unauthenticated, codes.PermissionDenied:
-		return exitAuth
+		return errdefs.ResourceExhausted
+	case codes.Unauthenticated:
+		return errdefs.Unauthenticated
+	case codes.PermissionDenied:
+		return errdefs.PermissionDenied
 	case codes.Unavailable:
-		return exitUnavailable
+		return errdefs.Unavailable
 	case codes.Canceled:
-		return exitInterrupted
+		return errdefs.Canceled
 	default:
-		return exitOther
+		return errdefs.Internal
 	}
 }
 

@@ -31,6 +31,7 @@ type daemon struct {
 	calls    int      // of mutations, for those that fail at first
 	requests []string // request ids of mutations, in order
 	spawned  *agentdv1.SpawnRequest
+	stalled  bool // as the status tells, after a prompt that asks for it
 }
 
 // serve starts the fake on the default socket beneath the runtime directory.
@@ -132,6 +133,9 @@ func (d *daemon) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingSe
 	case prompt == "full":
 		return refused(codes.ResourceExhausted, "MAILBOX_FULL", "the queue is full")
 	case prompt == "stalled":
+		d.mu.Lock()
+		d.stalled = true
+		d.mu.Unlock()
 		return refused(codes.Unavailable, "STORE_STALLED", "the disk is full")
 	case prompt == "lost at first" && calls < 3:
 		return status.Error(codes.Unavailable, "going down")
@@ -261,9 +265,11 @@ func (d *daemon) ListTasks(_ context.Context, req *agentdv1.ListTasksRequest) (*
 }
 
 func (d *daemon) GetStatus(context.Context, *agentdv1.GetStatusRequest) (*agentdv1.GetStatusResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return &agentdv1.GetStatusResponse{
 		Version: "v1", Pid: 7, StartedAt: at(0), StateDir: "/state", Listen: []string{"unix:///s"}, StoreId: "abc",
-		Store: &agentdv1.StoreStatus{SizeBytes: 4096}, Model: &agentdv1.ModelStatus{Hint: "start agentd with --model"},
+		Store: &agentdv1.StoreStatus{SizeBytes: 4096, Stalled: d.stalled}, Model: &agentdv1.ModelStatus{Hint: "start agentd with --model"},
 		TasksRunning: 2, AutoStarted: true,
 	}, nil
 }

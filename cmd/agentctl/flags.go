@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,17 +64,26 @@ func (c *choice[T]) Type() string {
 	return strings.Join(words, "|")
 }
 
-// budgetFlag parses `steps=N,tokens=N,wall=DURATION,max_steps=N`.
-type budgetFlag struct{ budget *agentdv1.Budget }
+// budgetFlag parses `steps=N,tokens=N,wall=DURATION,max_steps=N`, in one flag or several.
+type budgetFlag struct {
+	budget *agentdv1.Budget
+	given  []string // names of the bounds so far
+}
 
 // Set takes a list of bounds.
 func (f *budgetFlag) Set(list string) error {
-	f.budget = &agentdv1.Budget{}
+	if f.budget == nil {
+		f.budget = &agentdv1.Budget{}
+	}
 	for part := range strings.SplitSeq(list, ",") {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok {
 			return fmt.Errorf("%q is not NAME=VALUE", part)
 		}
+		if slices.Contains(f.given, name) {
+			return fmt.Errorf("%s is given twice", name)
+		}
+		f.given = append(f.given, name)
 		if name == "wall" {
 			wall, err := time.ParseDuration(value)
 			if err != nil || wall <= 0 {
@@ -107,37 +119,57 @@ func (f *budgetFlag) String() string { return "" }
 // Type is how the help shows the value.
 func (f *budgetFlag) Type() string { return "NAME=VALUE,..." }
 
-// inputsFlag collects `NAME=TEXT`, `NAME=@FILE` and `NAME=task:ID`.
+// inputsFlag collects `NAME=TEXT`, `NAME=@FILE` and `NAME=task:ID`; `NAME=text:TEXT` is for a text that looks like one
+// of the others.
 type inputsFlag struct{ inputs []*agentdv1.AgentInput }
 
 // Set adds one input, reading its file.
 func (f *inputsFlag) Set(text string) error {
 	name, value, ok := strings.Cut(text, "=")
 	if !ok || name == "" {
-		return fmt.Errorf("%q is not NAME=TEXT, NAME=@FILE or NAME=task:ID", text)
+		return fmt.Errorf("%q is not NAME=TEXT, NAME=text:TEXT, NAME=@FILE or NAME=task:ID", text)
 	}
 	input := &agentdv1.AgentInput{Name: name}
 	if id, isTask := strings.CutPrefix(value, "task:"); isTask {
 		input.Source = &agentdv1.AgentInput_TaskId{TaskId: id}
 	} else {
-		if file, isFile := strings.CutPrefix(value, "@"); isFile {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			value = string(content)
+		text, err := inputText(value)
+		if err != nil {
+			return fmt.Errorf("input %s: %w", name, err)
 		}
-		if !utf8.ValidString(value) {
-			return fmt.Errorf("input %s is not UTF-8", name)
-		}
-		input.Source = &agentdv1.AgentInput_Text{Text: value}
+		input.Source = &agentdv1.AgentInput_Text{Text: text}
 	}
 	f.inputs = append(f.inputs, input)
 	return nil
+}
+
+// inputText is the text of `TEXT`, `text:TEXT` or `@FILE`.
+func inputText(value string) (string, error) {
+	if path, isFile := strings.CutPrefix(value, "@"); isFile {
+		file, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		defer file.Close()
+		content, err := io.ReadAll(io.LimitReader(file, maxText+1))
+		if err != nil {
+			return "", err
+		}
+		if len(content) > maxText {
+			return "", fmt.Errorf("%s has more than %d bytes, which is the most of a request", path, maxText)
+		}
+		value = string(content)
+	} else {
+		value = strings.TrimPrefix(value, "text:")
+	}
+	if !utf8.ValidString(value) {
+		return "", errors.New("it is not UTF-8")
+	}
+	return value, nil
 }
 
 // String is empty: there is no default to show.
 func (f *inputsFlag) String() string { return "" }
 
 // Type is how the help shows the value.
-func (f *inputsFlag) Type() string { return "NAME=TEXT|@FILE|task:ID" }
+func (f *inputsFlag) Type() string { return "NAME=TEXT|text:TEXT|@FILE|task:ID" }

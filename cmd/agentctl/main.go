@@ -94,11 +94,16 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// stamped is the version that a build sets which has no git to ask: -ldflags "-X main.stamped=v1.2.3".
+var stamped string //nolint:gochecknoglobals // the linker can set nothing else
+
 func (a *app) versionCommand() *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "Print the version of agentctl", Args: cobra.NoArgs}
 	return a.command(c, func(context.Context, []string) error {
 		version := "(devel)"
-		if built, ok := debug.ReadBuildInfo(); ok && built.Main.Version != "" {
+		if stamped != "" {
+			version = stamped
+		} else if built, ok := debug.ReadBuildInfo(); ok && built.Main.Version != "" {
 			version = built.Main.Version
 		}
 		fmt.Fprintf(a.out, "agentctl %s\n", version)

@@ -17,6 +17,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 )
 
 func TestMain(m *testing.M) {
@@ -198,4 +201,50 @@ func terminal(t *testing.T) (master, slave *os.File) {
 	}
 	t.Cleanup(func() { slave.Close() })
 	return master, slave
+}
+
+func TestTokens(t *testing.T) {
+	for n, want := range map[int64]string{
+		999: "999 tok", 1_000: "1.0k tok", 999_949: "999.9k tok", 999_950: "1.0M tok", 12_340_000: "12.3M tok",
+	} {
+		if got := tokens(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+// TestJSONIsHarmless: what steers a terminal is escaped in JSON too, and means the same.
+func TestJSONIsHarmless(t *testing.T) {
+	var out strings.Builder
+	sent := &agentdv1.Delta{Content: &agentdv1.Delta_Text{Text: "\u009b31m \x1b[0m\x7f \u00a0\u00e9"}}
+	if err := (&app{out: &out}).emit(sent); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(out.String(), "\u009b\x1b\x7f") || !strings.Contains(out.String(), "\u00e9") {
+		t.Errorf("printed %q", out.String())
+	}
+	var read agentdv1.Delta
+	if err := protojson.Unmarshal([]byte(out.String()), &read); err != nil || read.GetText() != sent.GetText() {
+		t.Errorf("%v: it reads %q", err, read.GetText())
+	}
+}
+
+func TestInputFilesAreBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(path, make([]byte, maxText+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := new(inputsFlag).Set("a=@" + path); err == nil || !strings.Contains(err.Error(), "more than 4194304 bytes") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBudgetNamesABoundOnce(t *testing.T) {
+	var f budgetFlag
+	if err := f.Set("steps=3"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Set("tokens=1,steps=4"); err == nil || err.Error() != "steps is given twice" {
+		t.Errorf("got %v", err)
+	}
 }

@@ -30,7 +30,7 @@ func (a *app) outputCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.BoolVarP(&o.follow, "follow", "f", false, "go on until the task ends")
 	flags.Uint64Var(&o.from, "from", 0, "position `SEQ` of the first entry")
-	flags.Int32Var(&o.tail, "tail", 0, "only the last `N` entries, 1 to 10000")
+	flags.Int32Var(&o.tail, "tail", 0, "only the last `N` entries, 1 to 1000")
 	flags.BoolVar(&o.deltas, "deltas", false, "also show text while the model writes it; needs --follow")
 	flags.Var(choose(&o.waitFor, option[agentdv1.WaitFor]{"terminal", agentdv1.WaitFor_WAIT_FOR_TERMINAL}), "wait",
 		"show nothing until then; the exit code tells how the task ended")

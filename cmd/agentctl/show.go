@@ -13,18 +13,25 @@ import (
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 )
 
-// emit prints a message as one line of JSON: proto field names, zero values written out.
+// emit prints a message as one line of JSON: proto field names, zero values written out. What steers a terminal is
+// escaped: JSON itself leaves the control characters above ASCII as they are.
 func (a *app) emit(m proto.Message) error {
 	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(m)
 	if err != nil {
 		return err
 	}
-	var line bytes.Buffer
+	var line, escaped bytes.Buffer
 	if err := json.Compact(&line, text); err != nil { // protojson varies its spaces on purpose
 		return err
 	}
-	line.WriteByte('\n')
-	_, err = a.out.Write(line.Bytes())
+	for _, r := range line.String() {
+		if r >= 0x7f && r <= 0x9f {
+			fmt.Fprintf(&escaped, `\u%04x`, r)
+		} else {
+			escaped.WriteRune(r)
+		}
+	}
+	_, err = fmt.Fprintln(a.out, escaped.String())
 	return err
 }
 

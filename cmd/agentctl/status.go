@@ -13,7 +13,11 @@ import (
 )
 
 func (a *app) statusCommand() *cobra.Command {
-	c := &cobra.Command{Use: "status", Short: "Show how the daemon is", Args: cobra.NoArgs}
+	c := &cobra.Command{
+		Use: "status", Short: "Show how the daemon is",
+		Long: "status shows how the daemon is. It exits with 8 when the daemon can't write to its store.",
+		Args: cobra.NoArgs,
+	}
 	return a.command(c, func(ctx context.Context, _ []string) error {
 		var s *agentdv1.GetStatusResponse
 		err := a.persist(ctx, func(c *client) (err error) {
@@ -23,10 +27,17 @@ func (a *app) statusCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		show := a.showStatus
 		if a.json {
-			return a.emit(s)
+			show = func(s *agentdv1.GetStatusResponse) error { return a.emit(s) }
 		}
-		return a.showStatus(s)
+		if err := show(s); err != nil {
+			return err
+		}
+		if s.GetStore().GetStalled() {
+			return exitError{exitUnavailable}
+		}
+		return nil
 	})
 }
 

@@ -101,7 +101,7 @@ func since(task *agentdv1.Task, t *timestamppb.Timestamp) string {
 // tokens shows a count of tokens in three digits.
 func tokens(n int64) string {
 	switch {
-	case n >= 1_000_000:
+	case n >= 999_950: // what would round to 1000.0k
 		return fmt.Sprintf("%.1fM tok", float64(n)/1e6)
 	case n >= 1_000:
 		return fmt.Sprintf("%.1fk tok", float64(n)/1e3)

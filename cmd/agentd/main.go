@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/agentd-dev/agentd/internal/config"
 	"github.com/agentd-dev/agentd/internal/daemon"
@@ -27,6 +28,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == latchName {
 		os.Exit(sandbox.Latch(os.Args[2:]))
 	}
+	hideFromCommands()
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	running := false
@@ -38,8 +40,14 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "agentd:", errdefs.Text(err))
-		os.Exit(exitCode(err))
+		os.Exit(errdefs.KindOf(err).ExitCode())
 	}
+}
+
+// hideFromCommands keeps the environment and the memory of this process, with the provider's key in them, from the
+// commands of agents, which run as the same user: only root can read a process that can't be dumped (P7).
+func hideFromCommands() {
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // fails for other values only
 }
 
 // untilSignal ends the context at the first SIGTERM or SIGINT, and the process at the second.
@@ -47,19 +55,6 @@ func untilSignal(parent context.Context) (context.Context, func()) {
 	ctx, cancel := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, cancel) // gives the signals back: the next one has its default effect
 	return ctx, cancel
-}
-
-func exitCode(err error) int {
-	switch errdefs.KindOf(err) {
-	case errdefs.InvalidArgument:
-		return 2
-	case errdefs.FailedPrecondition, errdefs.AlreadyExists:
-		return 4
-	case errdefs.Unavailable:
-		return 8
-	default:
-		return 1
-	}
 }
 
 func newRoot() *cobra.Command {
@@ -136,8 +131,14 @@ func newConfig() *cobra.Command {
 	return cmd
 }
 
+// stamped is the version that a build sets which has no git to ask: -ldflags "-X main.stamped=v1.2.3".
+var stamped string //nolint:gochecknoglobals // the linker can set nothing else
+
 // version is the module's version, or the commit of a build from a checkout.
 func version() string {
+	if stamped != "" {
+		return stamped
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -72,7 +72,7 @@ func newUser(env *testscript.Env, bin string) error {
 
 // endProcesses kills, by their ids, the processes that have the directory in their command line or environment: daemons
 // that agentctl started, and commands of agents.
-func endProcesses(t testscript.T, dir string) {
+func endProcesses(t interface{ Fatal(...any) }, dir string) {
 	for range looks {
 		left := processesOf(dir)
 		if len(left) == 0 {
@@ -93,13 +93,35 @@ func processesOf(dir string) []*os.Process {
 		line, _ := os.ReadFile(filepath.Join(proc, "cmdline")) // it may have ended, or be another user's
 		env, _ := os.ReadFile(filepath.Join(proc, "environ"))
 		pid, _ := strconv.Atoi(filepath.Base(proc))
-		if strings.Contains(string(line)+string(env), dir) && pid != os.Getpid() {
+		if mentions(string(line)+string(env), dir) && pid != os.Getpid() {
 			if process, err := os.FindProcess(pid); err == nil {
 				found = append(found, process)
 			}
 		}
 	}
 	return found
+}
+
+// mentions tells whether a text with zeros between its parts has the directory in it, and not only one whose name begins
+// the same.
+func mentions(text, dir string) bool {
+	for _, after := range strings.Split(text, dir)[1:] {
+		if after == "" || after[0] == '/' || after[0] == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func TestMentions(t *testing.T) {
+	for text, want := range map[string]bool{
+		"HOME=/tmp/script-a": true, "sh\x00/tmp/script-a/x": true, "/tmp/script-a\x00": true, "/tmp/script-ab": false,
+		"/tmp/script-ab\x00/tmp/script-a": true, "/tmp": false,
+	} {
+		if mentions(text, "/tmp/script-a") != want {
+			t.Errorf("%q: want %v", text, want)
+		}
+	}
 }
 
 // exitCodeOf runs a program to its end; what it prints is the script's stdout and stderr.

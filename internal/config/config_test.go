@@ -113,6 +113,11 @@ func TestFileInConfigHome(t *testing.T) {
 			t.Errorf("the file beneath %s is not read: %q", vars, c.Model)
 		}
 	}
+	t.Chdir(home) // a relative directory counts as none, as the XDG specification has it
+	relative := env{"XDG_CONFIG_HOME": ".", "AGENTD_AUTO_STARTED": "true"}
+	if c := mustLoad(t, relative); c.Model != "" || c.AutoStarted {
+		t.Errorf("model %q, auto-started %v from what is no source", c.Model, c.AutoStarted)
+	}
 	named := env{"XDG_CONFIG_HOME": home, "AGENTD_CONFIG": write(t, "model: named\n")}
 	if c := mustLoad(t, named); c.Model != "named" {
 		t.Errorf("the file that AGENTD_CONFIG names is not read: %q", c.Model)

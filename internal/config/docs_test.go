@@ -51,6 +51,10 @@ value comes from.
 A model is configured when 'model' is given and there is either a key (in the variable that 'api_key_env' names) or a
 'base_url' that somebody chose. Otherwise the daemon runs, says so in its status, and refuses to spawn agents. There is
 no guessed default.
+
+Of the environment the daemon reads besides: 'HOME' and 'XDG_*' for its places, 'HTTPS_PROXY', 'HTTP_PROXY' and 'NO_PROXY'
+for the way to the provider, and 'NOTIFY_SOCKET' of systemd. A daemon that agentctl starts has no proxy: start one that
+needs it by hand.
 `, "'", "`"))
 	return b.String()
 }

@@ -41,9 +41,12 @@ func flagLayer(set *pflag.FlagSet) layer {
 	}
 }
 
-// variableLayer gives what the variables AGENTD_* set.
+// variableLayer gives what the variables AGENTD_* set; a hidden field has none.
 func variableLayer(getenv func(string) string) layer {
 	return func(f field) (any, string, error) {
+		if f.hidden {
+			return nil, "", nil
+		}
 		return f.split(getenv(f.variable())), "variable " + f.variable(), nil
 	}
 }
@@ -109,10 +112,10 @@ func fileLayer(set *pflag.FlagSet, getenv func(string) string) (layer, error) {
 // defaultFile is where the file lies when the user names none; empty when there is no such place.
 func defaultFile(getenv func(string) string) string {
 	home := getenv("XDG_CONFIG_HOME")
-	if home == "" && getenv("HOME") != "" {
+	if !filepath.IsAbs(home) && getenv("HOME") != "" {
 		home = filepath.Join(getenv("HOME"), ".config")
 	}
-	if home == "" {
+	if !filepath.IsAbs(home) {
 		return ""
 	}
 	return filepath.Join(home, "agentd", "agentd.yaml")

@@ -96,7 +96,7 @@ func (d *daemon) announce(ctx context.Context) error {
 	c := d.options.Config
 	d.options.Log.Info("agentd serves", "pid", os.Getpid(), "listen", c.Listen, "rest", d.rest, "state_dir", c.StateDir)
 	if hint := c.ModelHint(); hint != "" {
-		d.options.Log.Warn("no model is configured", "hint", hint)
+		d.options.Log.Warn(hint)
 	}
 	d.tellSystemd(ctx, "READY=1")
 	<-ctx.Done()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Kind is the class of an error.
@@ -29,6 +30,28 @@ const (
 	DeadlineExceeded
 	DataLoss
 )
+
+// ExitCode is how a command ends that fails with such an error; scripts rely on it.
+func (k Kind) ExitCode() int {
+	switch k {
+	case InvalidArgument:
+		return 2
+	case NotFound:
+		return 3
+	case AlreadyExists, FailedPrecondition, Aborted, OutOfRange:
+		return 4
+	case ResourceExhausted:
+		return 6
+	case PermissionDenied, Unauthenticated:
+		return 7
+	case Unavailable:
+		return 8
+	case Canceled:
+		return 130
+	default:
+		return 1
+	}
+}
 
 // Reason is the stable name of a cause. Its names are those of the proto enum ErrorReason without the prefix; a root
 // test compares them.
@@ -145,9 +168,17 @@ func As(err error) *Error {
 	return Wrap(err, Internal, Fault, "", "internal error; the daemon's log has the details")
 }
 
-// Text is the sentence for people, without the cause; all of an internal error, for it has no such sentence. Err is not
-// nil.
+// Text is the sentence for people, without the cause; all of an internal error, for it has no such sentence. Of errors
+// that were joined each has its lines. Err is not nil.
 func Text(err error) string {
+	// Only the outermost: those that a cause joins are for the log.
+	if joined, ok := any(err).(interface{ Unwrap() []error }); ok {
+		var lines []string
+		for _, one := range joined.Unwrap() {
+			lines = append(lines, Text(one))
+		}
+		return strings.Join(lines, "\n")
+	}
 	if e := As(err); e.Kind != Internal {
 		return e.Message
 	}

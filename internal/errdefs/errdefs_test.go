@@ -76,6 +76,19 @@ func TestCausesAreForTheLog(t *testing.T) {
 	}
 }
 
+// TestTextOfSeveral: of several errors none is left out.
+func TestTextOfSeveral(t *testing.T) {
+	rest, state := errdefs.BadField("rest", "no"), errdefs.BadField("state_dir", "relative")
+	err := errors.Join(rest, errors.Join(state, errors.New("close: EIO")))
+	if got := errdefs.Text(err); got != "rest: no\nstate_dir: relative\nclose: EIO" {
+		t.Errorf("people read %q", got)
+	}
+	hidden := errdefs.Wrap(err, errdefs.Unavailable, errdefs.Fault, "", "it is down")
+	if got := errdefs.Text(hidden); got != "it is down" {
+		t.Errorf("people read the causes: %q", got)
+	}
+}
+
 func TestBadField(t *testing.T) {
 	e := errdefs.BadField("budget.steps", "must not be %s", "negative")
 	if e.Kind != errdefs.InvalidArgument || e.Reason != errdefs.BadArgument || e.Field != "budget.steps" ||

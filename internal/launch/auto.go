@@ -9,7 +9,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +47,9 @@ func Ensure(ctx context.Context, progress io.Writer) error {
 	options, err := ofThisShell(ctx, socket, progress)
 	if err != nil {
 		return err
+	}
+	if awaitHolder(ctx, options, progress); Answers(ctx, socket) {
+		return nil
 	}
 	return startDetached(ctx, options, progress)
 }
@@ -89,7 +94,7 @@ func ofThisShell(ctx context.Context, socket string, progress io.Writer) (Option
 	if err != nil {
 		return Options{}, err
 	}
-	binary, err := Binary(ctx, progress)
+	binary, err := Binary(ctx, "", progress)
 	if err != nil {
 		return Options{}, err
 	}
@@ -135,12 +140,52 @@ func keyVariable(config string) string {
 
 // startDetached starts a daemon and leaves it running.
 func startDetached(ctx context.Context, o Options, progress io.Writer) error {
-	daemon, err := Start(ctx, o)
+	daemon, err := Start(ctx, o, progress)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(progress, "started agentd (pid %d)\n", daemon.PID())
+	if listener(ctx, o.Socket) == daemon.PID() { // or it gave way to another one
+		fmt.Fprintf(progress, "started agentd (pid %d)\n", daemon.PID())
+	}
 	return nil
+}
+
+// awaitHolder waits while another daemon holds the state directory and does not answer: it is starting or stopping. One
+// that serves elsewhere stays, and a start then tells of it.
+func awaitHolder(ctx context.Context, o Options, progress io.Writer) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	told := 0
+	for ctx.Err() == nil {
+		pid := holder(o.StateDir)
+		if pid == 0 || Answers(ctx, o.Socket) {
+			return
+		}
+		if told != pid {
+			fmt.Fprintf(progress, "agentd (pid %d) has %s and does not answer; waiting for it\n", pid, o.StateDir)
+			told = pid
+		}
+		pause(ctx, pollEvery)
+	}
+}
+
+// holder is the daemon that has the state directory, as its lock file tells; 0 when none does. Trying the lock itself
+// could get into the way of a daemon that starts.
+func holder(stateDir string) int {
+	text, err := os.ReadFile(filepath.Join(stateDir, "agentd.lock"))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0 // it has let go
+	}
+	stat, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat")) // there is none of a dead process
+	_, state, found := strings.Cut(string(stat), " (agentd) ")
+	if !found || strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
+		return 0 // it died, and the pid may be another's by now
+	}
+	return pid
 }
 
 // listener is the process that listens on the socket; 0 when none does.

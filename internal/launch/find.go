@@ -17,8 +17,9 @@ import (
 )
 
 // Binary finds agentd: beside this program, then in PATH, then by building the sources that this program was built
-// from. Under `go run` the sources go before PATH, where an older agentd may lie. A build is told on progress.
-func Binary(ctx context.Context, progress io.Writer) (string, error) {
+// from. Under `go run` the sources go before PATH, where an older agentd may lie. A build is told on progress; it goes
+// into the directory, or into this user's cache when that is empty.
+func Binary(ctx context.Context, dir string, progress io.Writer) (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if self, err = filepath.EvalSymlinks(self); err == nil {
 			beside := filepath.Join(filepath.Dir(self), "agentd")
@@ -29,13 +30,13 @@ func Binary(ctx context.Context, progress io.Writer) (string, error) {
 	}
 	source, hasSource := sourceDir()
 	if hasSource && underGoRun() {
-		return build(ctx, source, progress)
+		return build(ctx, source, dir, progress)
 	}
 	if path, err := exec.LookPath("agentd"); err == nil {
 		return filepath.Abs(path)
 	}
 	if hasSource {
-		return build(ctx, source, progress)
+		return build(ctx, source, dir, progress)
 	}
 	return "", errdefs.New(errdefs.NotFound, errdefs.Unspecified, "agentd",
 		"agentd is neither beside agentctl nor in PATH; install it there, or start a daemon yourself and name it with --addr")
@@ -62,12 +63,14 @@ func sourceDir() (string, bool) {
 	return root, true
 }
 
-// build makes agentd from source, in a cache directory of that checkout; a second build takes what did not change
-// from the go tool's own cache.
-func build(ctx context.Context, source string, progress io.Writer) (string, error) {
-	dir, err := buildDir(source)
-	if err != nil {
-		return "", err
+// build makes agentd from source, in the directory, or in a cache directory of that checkout; a second build takes what
+// did not change from the go tool's own cache.
+func build(ctx context.Context, source, dir string, progress io.Writer) (string, error) {
+	if dir == "" {
+		var err error
+		if dir, err = buildDir(source); err != nil {
+			return "", err
+		}
 	}
 	binary := filepath.Join(dir, "agentd")
 	fmt.Fprintf(progress, "building agentd from %s\n", source)
@@ -85,6 +88,9 @@ func buildDir(source string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = filepath.Join(os.TempDir(), fmt.Sprintf("agentd-%d", os.Getuid()))
+		if err := makeOwnDir(cache); err != nil { // what lies there is executed
+			return "", err
+		}
 	}
 	sum := sha256.Sum256([]byte(source))
 	dir := filepath.Join(cache, "agentd", "build", hex.EncodeToString(sum[:6]))

@@ -4,7 +4,7 @@ package launch
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -17,12 +17,17 @@ import (
 )
 
 const (
-	// readyTimeout bounds the wait for a new daemon, which opens its store before it answers.
-	readyTimeout = 10 * time.Second
+	// modelServerTimeout bounds the wait for a model server, which has nothing to do before it listens.
+	modelServerTimeout = 10 * time.Second
+	// tellAfter is when people are told why a new daemon does not answer yet.
+	tellAfter = 3 * time.Second
+	// startTimeout bounds the wait for a new daemon, which checks, mends and reads its store before it answers. A large
+	// one takes minutes.
+	startTimeout = 10 * time.Minute
 	// pollEvery is how often a starting daemon is looked at.
 	pollEvery = 20 * time.Millisecond
 	// lockTimeout bounds the wait for another agentctl that is building or starting a daemon.
-	lockTimeout = 5 * time.Minute
+	lockTimeout = 15 * time.Minute
 )
 
 // Answers tells whether a gRPC server speaks on the socket. A left-over socket, or one whose owner does not serve
@@ -45,27 +50,32 @@ func Answers(ctx context.Context, socket string) bool {
 	return err == nil
 }
 
-// awaitReady waits until the daemon answers; when it exits before, the error holds what it logged.
-func awaitReady(ctx context.Context, d *Daemon) error {
-	timeout, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	for !Answers(timeout, d.socket) {
-		switch {
-		case d.exited():
+// patience is how long a starting daemon is waited for.
+type patience struct{ tell, giveUp time.Duration }
+
+// awaitReady waits until the daemon answers. When it exits before, the error holds what it logged; when it takes too long
+// it is left running, for it may hold the store.
+func awaitReady(ctx context.Context, d *Daemon, wait patience, progress io.Writer) error {
+	tell, giveUp := time.After(wait.tell), time.After(wait.giveUp)
+	for !Answers(ctx, d.socket) {
+		if d.exited() {
 			state, _ := d.cmd.Process.Wait()
-			if Answers(timeout, d.socket) {
+			if Answers(ctx, d.socket) {
 				return nil // it gave way to a daemon that was started by hand
 			}
 			return errdefs.New(errdefs.Unavailable, errdefs.Fault, d.cmd.Path,
 				"agentd did not start (%v):\n%s", state, d.log.text())
-		case timeout.Err() != nil && ctx.Err() == nil:
-			_ = d.Kill()
-			return errdefs.New(errdefs.Unavailable, errdefs.Fault, d.cmd.Path,
-				"agentd did not answer within %v:\n%s", readyTimeout, d.log.text())
-		case ctx.Err() != nil:
-			return errors.Join(ctx.Err(), d.Kill())
 		}
-		pause(timeout, pollEvery)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tell:
+			fmt.Fprintf(progress, "agentd (pid %d) opens its store; its log is %s\n", d.PID(), d.log.path)
+		case <-giveUp:
+			return errdefs.New(errdefs.Unavailable, errdefs.Fault, d.cmd.Path,
+				"agentd (pid %d) is still starting; its log is %s", d.PID(), d.log.path)
+		case <-time.After(pollEvery):
+		}
 	}
 	return nil
 }

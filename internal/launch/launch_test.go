@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
@@ -57,10 +59,17 @@ func fakeDaemon() {
 		os.Exit(1)
 	}
 	dir := flags["--state-dir"]
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(filepath.Join(dir, "agentd.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil || unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		fmt.Fprintln(os.Stderr, "ALREADY_RUNNING")
 		os.Exit(1)
+	}
+	_ = lock.Truncate(0) // of the one before
+	fmt.Fprintln(lock, os.Getpid())
+	if flags["--model"] == "large" { // its store: the socket comes late
+		for !exists(filepath.Join(dir, "opened")) {
+			time.Sleep(pollEvery)
+		}
 	}
 	starts, _ := os.OpenFile(filepath.Join(dir, "starts"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	cwd, _ := os.Getwd()
@@ -232,7 +241,7 @@ func TestStartAndKill(t *testing.T) {
 	socket := filepath.Join(dir, "s")
 	options := Options{Binary: binary, StateDir: filepath.Join(dir, "state"), Socket: socket, Env: []string{"A=1"}}
 	for range 2 {
-		d, err := Start(t.Context(), options)
+		d, err := Start(t.Context(), options, t.Output())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,6 +257,78 @@ func TestStartAndKill(t *testing.T) {
 		if err := d.Kill(); err != nil {
 			t.Errorf("the second kill: %v", err)
 		}
+	}
+}
+
+// exists tells whether there is such a file.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// TestLargeStoreIsWaitedFor: a daemon that takes long is told of, is never killed, and is waited for by who comes later.
+func TestLargeStoreIsWaitedFor(t *testing.T) {
+	h := newHome(t, "AGENTD_MODEL=large")
+	binary, err := exec.LookPath("agentd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(h.dir, "agentd")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Binary: binary, StateDir: dir, Socket: filepath.Join(dir, "agentd.sock"), Args: []string{"--model=large"}, Env: h.env}
+	process, err := spawn(t.Context(), o.Binary, o.flags(), o.Env, filepath.Join(dir, "agentd.log"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Daemon{Process: process, socket: o.Socket}
+	t.Cleanup(func() { _ = d.Kill() })
+	var says strings.Builder
+	err = awaitReady(t.Context(), d, patience{0, 50 * time.Millisecond}, &says)
+	if err == nil || !strings.Contains(err.Error(), "is still starting; its log is "+dir) || d.exited() {
+		t.Fatalf("%v; ended: %v", err, d.exited())
+	}
+	if want := fmt.Sprintf("agentd (pid %d) opens its store", d.PID()); !strings.Contains(says.String(), want) {
+		t.Errorf("told %q, want %q", says.String(), want)
+	}
+	for holder(dir) == 0 {
+		time.Sleep(pollEvery)
+	}
+	later := h.ensure()
+	text, err := later.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := later.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(text).ReadString('\n') // it ends when agentctl does
+	if want := fmt.Sprintf("agentd (pid %d) has %s and does not answer; waiting for it\n", d.PID(), dir); line != want {
+		t.Errorf("told %q, want %q", line, want)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "opened"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := later.Wait(); err != nil || len(h.starts(t)) != 1 {
+		t.Errorf("%v; starts %v", err, h.starts(t))
+	}
+}
+
+func TestBuildInADirectoryOfOthersIsRefused(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_CACHE_HOME", "")
+	dir := filepath.Join(temp, fmt.Sprintf("agentd-%d", os.Getuid()))
+	if got, err := buildDir("/src"); err != nil || !strings.HasPrefix(got, dir) {
+		t.Fatalf("%s, %v", got, err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := buildDir("/src"); err == nil {
+		t.Errorf("%s would be executed, though others may write there", got)
 	}
 }
 

@@ -37,19 +37,22 @@ func CheckSocketPath(path string) error {
 
 // MakeSocketDir makes the directory of the default socket, mode 0700. One that belongs to somebody else, or that
 // others may enter, is refused: its owner could pose as the daemon.
-func MakeSocketDir() error {
-	dir := filepath.Dir(SocketPath())
+func MakeSocketDir() error { return makeOwnDir(filepath.Dir(SocketPath())) }
+
+// makeOwnDir makes a directory that is this user's alone.
+func makeOwnDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return errdefs.Wrap(err, errdefs.PermissionDenied, errdefs.Denied, dir, "the socket's directory can't be made")
+		return errdefs.Wrap(err, errdefs.PermissionDenied, errdefs.Denied, dir, "%s can't be made", dir)
 	}
 	stat, err := os.Lstat(dir)
 	if err != nil {
-		return errdefs.Wrap(err, errdefs.PermissionDenied, errdefs.Denied, dir, "the socket's directory can't be checked")
+		return errdefs.Wrap(err, errdefs.PermissionDenied, errdefs.Denied, dir, "%s can't be checked", dir)
 	}
 	sys, ok := stat.Sys().(*syscall.Stat_t)
 	if !ok || !stat.IsDir() || int(sys.Uid) != os.Getuid() || stat.Mode().Perm()&0o077 != 0 {
 		return errdefs.New(errdefs.PermissionDenied, errdefs.Denied, dir,
-			"%s must be a directory of uid %d with mode 0700; remove it, or set XDG_RUNTIME_DIR", dir, os.Getuid())
+			"%s must be a directory of uid %d with mode 0700; remove it, or name other places with XDG_RUNTIME_DIR and"+
+				" XDG_CACHE_HOME", dir, os.Getuid())
 	}
 	return nil
 }

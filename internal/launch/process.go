@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,25 +41,15 @@ type Process struct {
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Kill ends it with SIGKILL and reaps it. Killing what has ended succeeds.
-func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
-
-// Stop asks it to end with SIGTERM and waits until it has.
-func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
-
-func (p *Process) end(sig os.Signal) error {
-	err := p.cmd.Process.Signal(sig)
+func (p *Process) Kill() error {
+	err := p.cmd.Process.Kill()
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return p.Wait()
-}
-
-// Wait returns when it has ended; how it ended is no error.
-func (p *Process) Wait() error {
-	_, err := p.cmd.Process.Wait()
+	_, err = p.cmd.Process.Wait() // how it ended is no error
 	return err
 }
 
@@ -78,9 +69,9 @@ type Daemon struct {
 // Addr is where it listens: `unix:///PATH`.
 func (d *Daemon) Addr() string { return "unix://" + d.socket }
 
-// Start runs a daemon in the directory `/` and returns once it answers; it is killed when it does not within 10 s.
-// It outlives ctx and this program unless it is ended.
-func Start(ctx context.Context, o Options) (*Daemon, error) {
+// Start runs a daemon in the directory `/` and returns once it answers. It outlives ctx and this program unless it is
+// ended: with an error comes the daemon too when it was started, for it may still be at its store.
+func Start(ctx context.Context, o Options, progress io.Writer) (*Daemon, error) {
 	if err := CheckSocketPath(o.Socket); err != nil {
 		return nil, err
 	}
@@ -92,10 +83,7 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	d := &Daemon{Process: process, socket: o.Socket}
-	if err := awaitReady(ctx, d); err != nil {
-		return nil, err
-	}
-	return d, nil
+	return d, awaitReady(ctx, d, patience{tellAfter, startTimeout}, progress)
 }
 
 // ModelServer is a running `agentd model-server`.
@@ -120,7 +108,7 @@ func StartModelServer(ctx context.Context, binary, script, logFile string) (*Mod
 	server := &ModelServer{Process: process}
 	stop := context.AfterFunc(ctx, func() { r.Close() })
 	defer stop()
-	_ = r.SetReadDeadline(time.Now().Add(readyTimeout)) // pipes have deadlines
+	_ = r.SetReadDeadline(time.Now().Add(modelServerTimeout)) // pipes have deadlines
 	line, err := bufio.NewReader(r).ReadString('\n')
 	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if err != nil || !ok {

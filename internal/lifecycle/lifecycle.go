@@ -26,8 +26,8 @@ type Part struct {
 
 // Run starts the parts in order and blocks. When ctx ends or any part returns, the started parts are stopped in
 // reverse: a part's own ctx ends only after the parts behind it have returned. A part that overruns its budget is
-// logged and left behind. Run returns the first error that a part returned, by time; a panic is one, the
-// context.Canceled of a part that was told to stop is none.
+// logged and left behind. Run returns the first error that a part returned, by time, and logs the others; a panic is
+// one, the context.Canceled of a part that was told to stop is none.
 func Run(ctx context.Context, log *slog.Logger, parts ...Part) error {
 	alive, end := context.WithCancel(ctx)
 	defer end()
@@ -37,7 +37,12 @@ func Run(ctx context.Context, log *slog.Logger, parts ...Part) error {
 		if alive.Err() != nil {
 			break
 		}
-		up = append(up, start(ctx, p, returned, end))
+		up = append(up, start(ctx, p, returned, func() {
+			if alive.Err() == nil {
+				log.Warn("a part has ended by itself, and the others are stopped", "part", p.Name)
+			}
+			end()
+		}))
 		log.Debug("part started", "part", p.Name)
 		if p.Ready != nil {
 			select {
@@ -50,7 +55,7 @@ func Run(ctx context.Context, log *slog.Logger, parts ...Part) error {
 	for _, r := range slices.Backward(up) {
 		r.stop(log)
 	}
-	return firstError(returned)
+	return firstError(returned, log)
 }
 
 // running is a part with its goroutine.
@@ -61,13 +66,13 @@ type running struct {
 }
 
 // start gives the part its goroutine and a ctx of its own, which the outer one's end does not end: the order of
-// stopping does.
-func start(ctx context.Context, p Part, returned chan<- error, end context.CancelFunc) running {
+// stopping does. It calls ended when the part has returned.
+func start(ctx context.Context, p Part, returned chan<- error, ended func()) running {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := running{Part: p, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		defer end()
+		defer ended()
 		err := call(own, p)
 		if own.Err() != nil && errors.Is(err, context.Canceled) {
 			err = nil
@@ -104,16 +109,20 @@ func (r running) stop(log *slog.Logger) {
 	}
 }
 
-// firstError is the first error among those that have been returned so far.
-func firstError(returned <-chan error) error {
+// firstError is the first error among those that have been returned so far; those after it are logged.
+func firstError(returned <-chan error, log *slog.Logger) error {
+	var first error
 	for {
 		select {
 		case err := <-returned:
-			if err != nil {
-				return err
+			switch {
+			case first == nil:
+				first = err
+			case err != nil:
+				log.Warn("another part failed too", "error", err)
 			}
 		default:
-			return nil
+			return first
 		}
 	}
 }

@@ -137,9 +137,15 @@ func TestFirstErrorWins(t *testing.T) {
 			<-ctx.Done()
 			return errors.New("while stopping")
 		}}
-		err := lifecycle.Run(t.Context(), silent, late, fails("early", errors.New("the cause")))
+		var text bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&text, nil))
+		err := lifecycle.Run(t.Context(), log, late, fails("early", errors.New("the cause")))
 		if err == nil || err.Error() != "early: the cause" {
 			t.Errorf("got %v", err)
+		}
+		if !strings.Contains(text.String(), "ended by itself, and the others are stopped\" part=early") ||
+			!strings.Contains(text.String(), "error=\"late: while stopping\"") || strings.Count(text.String(), "by itself") != 1 {
+			t.Errorf("the log does not tell who ended first, or what failed later: %s", text.String())
 		}
 		err = lifecycle.Run(t.Context(), silent, late, fails("early", nil))
 		if err == nil || err.Error() != "late: while stopping" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -22,6 +21,9 @@ const retryFor = 30 * time.Second
 
 // maxReceived bounds what one message of the daemon may have, in bytes: a page holds up to 1000 tasks.
 const maxReceived = 64 << 20
+
+// unixScheme begins the address of a daemon.
+const unixScheme = "unix://"
 
 // errCut is a stream that ended before the task did.
 var errCut = errors.New("the daemon closed the stream before the task's end")
@@ -41,11 +43,7 @@ func (c *client) close() { _ = c.conn.Close() }
 func (a *app) dial(ctx context.Context) (*client, error) {
 	socket := launch.SocketPath()
 	if a.addr != "" {
-		path, ok := strings.CutPrefix(a.addr, "unix://")
-		if !ok {
-			return nil, usageError{fmt.Errorf("--addr %s is not unix:///PATH", a.addr)}
-		}
-		socket = path
+		socket = strings.TrimPrefix(a.addr, unixScheme)
 	}
 	if err := launch.CheckSocketPath(socket); err != nil {
 		return nil, err
@@ -57,7 +55,7 @@ func (a *app) dial(ctx context.Context) (*client, error) {
 	} else if !launch.Answers(ctx, socket) {
 		return nil, status.Errorf(codes.Unavailable, "no daemon answers on %s", socket)
 	}
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient(unixScheme+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceived)))
 	if err != nil {
 		return nil, err

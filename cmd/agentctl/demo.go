@@ -52,7 +52,7 @@ func (a *app) demo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &stage{app: a, dir: dir, story: &transcript{w: a.out}}
+	s := &stage{app: a, dir: dir, story: &transcript{out: a.out}}
 	binary, err := launch.Binary(ctx, dir, a.err)
 	if err != nil {
 		return errors.Join(err, s.clear())

@@ -37,6 +37,9 @@ func (e exitError) Error() string { return "" }
 func (a *app) finish(err error) int {
 	var quiet exitError
 	var usage usageError
+	if a.out.err != nil { // nothing that it tells has arrived
+		err = a.out.err
+	}
 	switch {
 	case err == nil:
 		return exitOK

@@ -21,11 +21,11 @@ func main() { os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 func execute(args []string, in *os.File, out, errOut io.Writer) int {
 	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer release()
-	a := &app{in: in, out: out, err: errOut, releaseSignals: release}
+	a := &app{in: in, out: &stdout{w: out}, err: errOut, releaseSignals: release}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
+	root.SetOut(a.out)
 	root.SetErr(errOut)
 	err := root.ExecuteContext(ctx)
 	if err != nil && !a.running {
@@ -36,8 +36,9 @@ func execute(args []string, in *os.File, out, errOut io.Writer) int {
 
 // app is one run of agentctl: its streams and global flags.
 type app struct {
-	in       *os.File
-	out, err io.Writer
+	in  *os.File
+	out *stdout
+	err io.Writer
 
 	json    bool
 	addr    string
@@ -66,7 +67,13 @@ task ended: 0 completed, 10 failed, 11 killed.`,
 	flags := root.PersistentFlags()
 	flags.VarP(choose(&a.json, option[bool]{"table", false}, option[bool]{"json", true}), "output", "o",
 		"output format: table, or json with one object a line")
-	flags.StringVar(&a.addr, "addr", "", "daemon to use, as `unix:///PATH`; it is never started then")
+	flags.Func("addr", "daemon to use, as `unix:///PATH`; it is never started then", func(addr string) error {
+		if !strings.HasPrefix(addr, unixScheme) {
+			return fmt.Errorf("it is not unix:///PATH")
+		}
+		a.addr = addr
+		return nil
+	})
 	flags.StringVar(&a.team, "team", "", "team `NAME` to spawn in or to list; default: the team of the directory, or all")
 	flags.BoolVar(&a.noStart, "no-start", false, "do not start a daemon when none runs")
 	root.AddCommand(a.runCommand(), a.spawnCommand(), a.outputCommand(), a.sendCommand(), a.stopCommand(),
@@ -106,8 +113,8 @@ func (a *app) versionCommand() *cobra.Command {
 		} else if built, ok := debug.ReadBuildInfo(); ok && built.Main.Version != "" {
 			version = built.Main.Version
 		}
-		fmt.Fprintf(a.out, "agentctl %s\n", version)
-		return nil
+		_, err := fmt.Fprintf(a.out, "agentctl %s\n", version)
+		return err
 	})
 }
 

@@ -217,7 +217,7 @@ func TestTokens(t *testing.T) {
 func TestJSONIsHarmless(t *testing.T) {
 	var out strings.Builder
 	sent := &agentdv1.Delta{Content: &agentdv1.Delta_Text{Text: "\u009b31m \x1b[0m\x7f \u00a0\u00e9"}}
-	if err := (&app{out: &out}).emit(sent); err != nil {
+	if err := (&app{out: &stdout{w: &out}}).emit(sent); err != nil {
 		t.Fatal(err)
 	}
 	if strings.ContainsAny(out.String(), "\u009b\x1b\x7f") || !strings.Contains(out.String(), "\u00e9") {
@@ -226,6 +226,41 @@ func TestJSONIsHarmless(t *testing.T) {
 	var read agentdv1.Delta
 	if err := protojson.Unmarshal([]byte(out.String()), &read); err != nil || read.GetText() != sent.GetText() {
 		t.Errorf("%v: it reads %q", err, read.GetText())
+	}
+}
+
+// TestStdoutThatCannotBeWritten: whatever a command says on stdout, it fails when that is lost.
+func TestStdoutThatCannotBeWritten(t *testing.T) {
+	runtimeDir := t.TempDir()
+	(&daemon{}).serve(t, runtimeDir)
+	for args, goesOn := range map[string]bool{
+		"run hello": false, "run hello -o json": false, "run fail": false, "spawn hello": true, "spawn hello --detach": true,
+		"spawn hello --cancel-on-disconnect": false, "output sub-1": false, "output sub-1 -f": false,
+		"output sub-1 -f --deltas": false, "output sub-1 --wait terminal -o json": false, "send sub-1 hello": false,
+		"stop sub-1": false, "ps": false, "ps -o json": false, "status": false, "version": false, "--help": false,
+		"completion bash": false,
+	} {
+		t.Run(args, func(t *testing.T) {
+			full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer full.Close()
+			var said strings.Builder
+			cmd := exec.Command("agentctl", strings.Fields(args)...)
+			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + runtimeDir}
+			cmd.Stdout, cmd.Stderr = full, &said
+			_ = cmd.Run() // the exit code tells
+			if code := cmd.ProcessState.ExitCode(); code != exitOther {
+				t.Errorf("exit code %d, want %d", code, exitOther)
+			}
+			if !strings.HasSuffix(said.String(), "agentctl: stdout can't be written: write /dev/stdout: no space left on device\n") {
+				t.Errorf("it does not tell: %s", said.String())
+			}
+			if strings.Contains(said.String(), "sub-1 goes on; come back with") != goesOn {
+				t.Errorf("that the task goes on: want %v: %s", goesOn, said.String())
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,9 @@ import (
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 )
+
+// maxTail is the most entries that the daemon gives as a tail.
+const maxTail = 1000
 
 // outputFlags are the flags of output.
 type outputFlags struct {
@@ -30,7 +34,14 @@ func (a *app) outputCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.BoolVarP(&o.follow, "follow", "f", false, "go on until the task ends")
 	flags.Uint64Var(&o.from, "from", 0, "position `SEQ` of the first entry")
-	flags.Int32Var(&o.tail, "tail", 0, "only the last `N` entries, 1 to 1000")
+	flags.Func("tail", "only the last `N` entries, 1 to 1000", func(text string) error {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 1 || n > maxTail {
+			return fmt.Errorf("it is no number from 1 to %d", maxTail)
+		}
+		o.tail = int32(n)
+		return nil
+	})
 	flags.BoolVar(&o.deltas, "deltas", false, "also show text while the model writes it; needs --follow")
 	flags.Var(choose(&o.waitFor, option[agentdv1.WaitFor]{"terminal", agentdv1.WaitFor_WAIT_FOR_TERMINAL}), "wait",
 		"show nothing until then; the exit code tells how the task ended")
@@ -50,7 +61,7 @@ func (a *app) outputCommand() *cobra.Command {
 func (a *app) showOutput(ctx context.Context, id string, o *outputFlags) error {
 	f := &follower{app: a, show: a.emitItem, toEnd: (o.follow || o.waitFor != 0) && o.timeout == 0, deltas: o.deltas}
 	if !a.json {
-		f.show = (&transcript{w: a.out}).show
+		f.show = (&transcript{out: a.out}).show
 	}
 	deadline := time.Now().Add(o.timeout)
 	f.open = func(ctx context.Context, c *client) (receive, error) {

@@ -91,7 +91,7 @@ func stateLine(s *agentdv1.StateChange) string {
 
 // transcript shows a task's entries for people: seq, time since its creation, what it is, the text.
 type transcript struct {
-	w    io.Writer
+	out  *stdout
 	task *agentdv1.Task
 	live strings.Builder // deltas of the step under way, as printed
 }
@@ -106,20 +106,20 @@ func (t *transcript) show(it item) error {
 		t.entry(it.GetEntry())
 	case it.GetOutcome() != nil:
 		o := it.GetOutcome()
-		fmt.Fprintf(t.w, "\n%s %s (%s)  %s\n", o.GetTaskId(), stateWord(o.GetState()), reasonWord(o.GetReason()),
+		fmt.Fprintf(t.out, "\n%s %s (%s)  %s\n", o.GetTaskId(), stateWord(o.GetState()), reasonWord(o.GetReason()),
 			usageLine(o.GetUsage()))
-		writeOutcome(t.w, o, clean)
+		writeOutcome(t.out, o, clean)
 	}
-	return nil
+	return t.out.err
 }
 
 // delta prints live text as it comes.
 func (t *transcript) delta(d *agentdv1.Delta) {
 	if d.GetReset_() && t.live.Len() > 0 {
-		fmt.Fprintln(t.w, "\n(the model call failed; again)")
+		fmt.Fprintln(t.out, "\n(the model call failed; again)")
 		t.live.Reset()
 	}
-	fmt.Fprint(t.w, clean(d.GetText()))
+	fmt.Fprint(t.out, clean(d.GetText()))
 	t.live.WriteString(d.GetText())
 }
 
@@ -127,7 +127,7 @@ func (t *transcript) entry(e *agentdv1.Entry) {
 	shown := t.live.String()
 	t.live.Reset()
 	if shown != "" {
-		fmt.Fprintln(t.w)
+		fmt.Fprintln(t.out)
 	}
 	switch {
 	case e.GetInput() != nil:
@@ -152,7 +152,7 @@ func (t *transcript) entry(e *agentdv1.Entry) {
 }
 
 func (t *transcript) line(e *agentdv1.Entry, what, text string) {
-	writeIndented(t.w, fmt.Sprintf("%4d  %s  %-10s  ", e.GetSeq(), since(t.task, e.GetTime()), oneLine(what, 40)), text)
+	writeIndented(t.out, fmt.Sprintf("%4d  %s  %-10s  ", e.GetSeq(), since(t.task, e.GetTime()), oneLine(what, 40)), text)
 }
 
 // writeOutcome prints what a task achieved; escape makes its text fit for where it goes.

@@ -71,7 +71,7 @@ func (a *app) runCommand() *cobra.Command {
 		}
 		if !a.json {
 			escape := func(text string) string { return text }
-			if isTerminal(a.out) {
+			if isTerminal(a.out.w) {
 				escape = clean
 			}
 			writeOutcome(a.out, f.outcome, escape)
@@ -92,7 +92,7 @@ func (a *app) spawnCommand() *cobra.Command {
 	c.Flags().BoolVar(&s.detach, "detach", false, "print the task's id once it is durable, and leave it running")
 	c.MarkFlagsMutuallyExclusive("detach", "cancel-on-disconnect")
 	return a.command(c, func(ctx context.Context, args []string) error {
-		show := (&transcript{w: a.out}).show
+		show := (&transcript{out: a.out}).show
 		switch {
 		case a.json:
 			show = a.emitItem
@@ -125,6 +125,9 @@ func (a *app) spawn(ctx context.Context, s *spawnFlags, prompt string, show func
 	}
 	if err != nil && ctx.Err() != nil {
 		return nil, a.interrupted(ctx, f, req)
+	}
+	if a.out.err != nil && f.outcome == nil && !req.GetCancelOnDisconnect() {
+		a.note("%s goes on; come back with: %s", f.taskID(), f.comeBack())
 	}
 	return f, err
 }

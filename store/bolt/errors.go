@@ -52,7 +52,8 @@ func (s *Store) begin(writable bool) (tx *bbolt.Tx, err error) {
 
 // damaged notes a panic of bbolt: the structure of the file is damaged.
 func (s *Store) damaged(r any) error {
-	err := dataLoss(s.path, panicked(r), "the store %s is damaged; stop the daemon and run store check", s.path)
+	err := dataLoss(s.path, panicked(r),
+		"the store %s is damaged; restart the daemon: it sets the file aside and goes on with what can be read", s.path)
 	if s.damage.CompareAndSwap(nil, err) {
 		s.log.Error("the store is damaged and takes no more writes", "path", s.path, "err", err)
 	}

@@ -173,3 +173,15 @@ func (f *inputsFlag) String() string { return "" }
 
 // Type is how the help shows the value.
 func (f *inputsFlag) Type() string { return "NAME=TEXT|text:TEXT|@FILE|task:ID" }
+
+// span sets a duration from a flag. It refuses what is not above 0, which would mean no bound.
+func span(d *time.Duration) func(string) error {
+	return func(text string) error {
+		v, err := time.ParseDuration(text)
+		if err != nil || v <= 0 {
+			return errors.New("it is no duration above 0, such as 30s")
+		}
+		*d = v
+		return nil
+	}
+}

@@ -45,7 +45,7 @@ func (a *app) outputCommand() *cobra.Command {
 	flags.BoolVar(&o.deltas, "deltas", false, "also show text while the model writes it; needs --follow")
 	flags.Var(choose(&o.waitFor, option[agentdv1.WaitFor]{"terminal", agentdv1.WaitFor_WAIT_FOR_TERMINAL}), "wait",
 		"show nothing until then; the exit code tells how the task ended")
-	flags.DurationVar(&o.timeout, "timeout", 0, "longest `DURATION` of --wait (default none)")
+	flags.Func("timeout", "longest `DURATION` of --wait (default none)", span(&o.timeout))
 	c.MarkFlagsMutuallyExclusive("from", "tail")
 	return a.command(c, func(ctx context.Context, args []string) error {
 		if o.deltas && !o.follow {

@@ -41,7 +41,7 @@ func (s *spawnFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.parent, "parent", "", "living `TASK` that the new one belongs to, and ends with")
 	flags.StringVar(&s.description, "description", "", "one `LINE` for people (default the start of the prompt)")
 	flags.StringVar(&s.requestID, "request-id", "", "`ID` that makes a retry return the first outcome (default random)")
-	flags.DurationVar(&s.timeout, "timeout", 0, "end the task with TIMEOUT after this `DURATION`")
+	flags.Func("timeout", "end the task with TIMEOUT after this `DURATION`", span(&s.timeout))
 	flags.BoolVar(&s.cancelOnDisconnect, "cancel-on-disconnect", false, "stop the task when agentctl goes away")
 	flags.Var(&s.budget, "budget", "bounds: steps=N, tokens=N, wall=DURATION, max_steps=N (a turn)")
 	flags.Var(&s.inputs, "input", "a named text beside the prompt; repeatable")

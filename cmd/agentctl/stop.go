@@ -45,8 +45,8 @@ func (a *app) stopCommand() *cobra.Command {
 		"finish the step and report, end the step, or end at once (default wrap-up)")
 	flags.StringVar(&s.reason, "reason", "", "`TEXT` for people: why")
 	flags.StringVar(&s.requestID, "request-id", "", "`ID` that makes a retry return the first outcome (default random)")
-	flags.DurationVar(&s.wrapUp, "wrap-up-timeout", 0, "`DURATION` before wrap-up becomes cancel (default 30s)")
-	flags.DurationVar(&s.abort, "cancel-timeout", 0, "`DURATION` before cancel becomes kill (default 10s)")
+	flags.Func("wrap-up-timeout", "`DURATION` before wrap-up becomes cancel (default 30s)", span(&s.wrapUp))
+	flags.Func("cancel-timeout", "`DURATION` before cancel becomes kill (default 10s)", span(&s.abort))
 	c.MarkFlagsMutuallyExclusive("all", "request-id")
 	return a.command(c, func(ctx context.Context, args []string) error {
 		if s.all {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,4 +121,28 @@ func TestStartThatFailsEndsTheTask(t *testing.T) {
 	if tasks, _, err := h.view.List(context.Background(), view.Filter{}); err != nil || len(tasks) != 2 {
 		t.Errorf("listed: %v, %v", tasks, err)
 	}
+}
+
+// case STA-1: a start for which the machine has no open files right now is put off.
+func TestStartWaitsForOpenFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		h := newHouse(t, cast(map[string]modelFunc{"busy": play(call("gate", "{}"), text("done")), "late": play(text("done"))}),
+			inBubble, slots(1), with(g.tool("gate")))
+		busy := h.spawn("busy")
+		<-g.entered
+		late := h.spawn("late")
+		var limit syscall.Rlimit
+		h.must(syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+		restore := func() { h.must(syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)) }
+		h.must(syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: limit.Max}))
+		close(g.open)
+		time.Sleep(time.Minute)
+		restore()
+		if got := h.states(late); got != "QUEUED" {
+			t.Errorf("states: %s", got)
+		}
+		h.ended(late, task.Completed, task.Done)
+		h.ended(busy, task.Completed, task.Done)
+	})
 }

@@ -261,3 +261,39 @@ func TestStopWhileStalled(t *testing.T) {
 		}
 	})
 }
+
+// proves D8: a recovery that the store stalls lets clients read what there is, refuses what would change it, and goes on
+// once there is room.
+func TestRecoveryThatIsStalledCanBeSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, hang, inBubble)
+		id := h.spawn("work")
+		synctest.Wait()
+		h.kill()
+		var faulty *storetest.Faulty
+		h.wrap = func(st store.Store) store.Store {
+			faulty = storetest.Wrap(st, storetest.Plan{From: 2, Mode: storetest.Refused}) // after the journal's own
+			return faulty
+		}
+		h.start() // returns: it can be reached
+		if s := h.task(id).State; s != task.Running {
+			t.Errorf("it reads %s", s)
+		}
+		if h.journal.Stalled() == nil {
+			t.Error("the stall is not to be seen")
+		}
+		_, spawn := h.sup.Spawn(context.Background(), task.Assignment{From: "user", Workspace: h.workspace, Prompt: "x"})
+		stop := h.sup.Stop(context.Background(), runtime.StopRequest{TaskID: id, Level: task.Kill},
+			func(runtime.StopProgress) error { return nil })
+		for what, err := range map[string]error{"spawn": spawn, "send": h.send(id, "x"), "stop": stop} {
+			if !errdefs.Is(err, errdefs.ShuttingDown) {
+				t.Errorf("%s while it recovers: %v", what, err)
+			}
+		}
+		time.Sleep(time.Hour)
+		faulty.Heal()
+		c := client{h}
+		c.stop(id, task.Kill)
+		h.ended(id, task.Killed, task.StoppedByClient)
+	})
+}

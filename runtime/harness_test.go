@@ -124,7 +124,7 @@ func (h *house) start() {
 	parts.Go(func() { h.must(h.sup.Serve(ctx)) })
 	var journalDone sync.WaitGroup
 	journalDone.Go(func() { h.must(h.journal.Run(journalCtx)) })
-	<-h.sup.Recovered()
+	<-h.sup.Reachable()
 	var once sync.Once
 	end := func(killed bool) {
 		once.Do(func() {

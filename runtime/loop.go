@@ -19,8 +19,11 @@ var (
 	errStopped  = errors.New("the task is being stopped")
 )
 
-// maxFailedResumes is how often a resume may fail in a row before the task is parked (D6).
-const maxFailedResumes = 3
+// How often a resume may fail in a row before the task is parked (D6).
+const (
+	maxFailedResumes = 3
+	maxShortages     = 10 // for want of what may be there again in a moment; so often takes 4 minutes
+)
 
 // panicked is a panic of a task's loop.
 type panicked struct {
@@ -93,7 +96,8 @@ func (s *Supervisor) settle(ctx context.Context, id task.ID, err error) error {
 	return s.startFailed(ctx, id, err)
 }
 
-// startFailed ends a task that can't be started, or puts off one that can't be resumed, a bounded number of times.
+// startFailed ends a task that can't be started, or puts off one that can't be resumed, or only now not be started, a
+// bounded number of times.
 func (s *Supervisor) startFailed(ctx context.Context, id task.ID, cause error) error {
 	for {
 		row, live, err := s.living(ctx, id)
@@ -111,12 +115,15 @@ func (s *Supervisor) startFailed(ctx context.Context, id task.ID, cause error) e
 			live.Value.Restarts, live.Value.FailedResumes = 0, 0
 		}
 		failed := live.Value.FailedResumes + 1
-		message := errdefs.As(cause).Message
-		switch {
-		case row.Value.State == task.Queued:
-			return s.fail(ctx, id, task.SpawnFailed, message)
-		case failed >= maxFailedResumes:
-			return s.fail(ctx, id, task.CrashLoop, message)
+		limit, reason := maxFailedResumes, task.CrashLoop
+		if row.Value.State == task.Queued {
+			limit, reason = 1, task.SpawnFailed
+		}
+		if errdefs.KindOf(cause) == errdefs.Unavailable {
+			limit = maxShortages
+		}
+		if failed >= limit {
+			return s.fail(ctx, id, reason, errdefs.As(cause).Message)
 		}
 		if err := s.putOff(ctx, row.Value, live, failed); !errdefs.Is(err, errdefs.Conflict) {
 			return err

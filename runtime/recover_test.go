@@ -349,8 +349,17 @@ func TestCancelOnDisconnect(t *testing.T) {
 		}
 		free, left, back, away := h.spawn("free"), h.spawn("left", bound("l")), h.spawn("back", bound("b")), h.spawn("away", bound("a"))
 		synctest.Wait()
-		h.must(h.sup.Disconnected(context.Background(), free))
-		h.must(h.sup.Disconnected(context.Background(), left))
+		broken := func(id task.ID) error { return h.sup.Detach(context.Background(), id, true) }
+		for _, id := range []task.ID{free, left, left} { // two clients follow left
+			h.sup.Attach(id)
+		}
+		h.must(broken(free))
+		h.must(broken(left))
+		synctest.Wait()
+		if s := h.task(left).State; s != task.Running {
+			t.Errorf("it is %s although one client is still attached", s)
+		}
+		h.must(broken(left))
 		h.ended(left, task.Killed, task.StoppedByClient)
 		h.restart()
 		time.Sleep(59 * time.Second)
@@ -368,7 +377,7 @@ func TestCancelOnDisconnect(t *testing.T) {
 				t.Errorf("%s is %s", id, s)
 			}
 		}
-		if err := h.sup.Disconnected(context.Background(), "sub-999999"); !errdefs.Is(err, errdefs.TaskNotFound) {
+		if err := broken("sub-999999"); !errdefs.Is(err, errdefs.TaskNotFound) {
 			t.Errorf("a stream of nothing: %v", err)
 		}
 	})

@@ -5,9 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"path/filepath"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/journal"
+	"github.com/agentd-dev/agentd/runtime/roster"
+	"github.com/agentd-dev/agentd/runtime/task"
 )
 
 // maxRequestID is the longest request id, in bytes.
@@ -75,4 +78,50 @@ func (s *Supervisor) first(ctx context.Context, team string, r *requestRow) (jou
 		}
 	}
 	return found, true, nil
+}
+
+// retried finds the task of a spawn that was registered before, although the same spawn would be refused today: its
+// workspace is gone, or the daemon has other roots or no model now. The team is looked for without making one; where
+// that fails, the retry gets today's refusal.
+func (s *Supervisor) retried(ctx context.Context, a task.Assignment, r *requestRow) (task.ID, bool) {
+	if r == nil {
+		return "", false
+	}
+	for _, team := range s.teamsThen(ctx, a) {
+		if found, known, err := s.first(ctx, team, r); err == nil && known {
+			return found.TaskID, true
+		}
+	}
+	return "", false
+}
+
+// teamsThen are the teams that an assignment may have gone to.
+func (s *Supervisor) teamsThen(ctx context.Context, a task.Assignment) []string {
+	j := s.cfg.Journal
+	var teams []string
+	add := func(team roster.Team, err error) {
+		if err == nil {
+			teams = append(teams, team.ID)
+		}
+	}
+	switch {
+	case a.Team == "" && a.Parent != "":
+		parent, err := j.Task(ctx, a.Parent)
+		if err == nil {
+			teams = append(teams, parent.Value.Team)
+		}
+		return teams
+	case a.Team != "":
+		add(j.TeamByName(ctx, a.Team))
+		return teams
+	}
+	if a.Workspace != "" {
+		root := filepath.Clean(a.Workspace)
+		if resolved, err := filepath.EvalSymlinks(root); err == nil {
+			root = resolved
+		}
+		add(j.TeamByRoot(ctx, root))
+	}
+	add(j.TeamByName(ctx, roster.DefaultTeam))
+	return teams
 }

@@ -56,17 +56,17 @@ func (s *Supervisor) Spawn(ctx context.Context, a task.Assignment) (task.ID, err
 	if err := s.ready(); err != nil {
 		return "", err
 	}
-	if err := s.check(a); err != nil {
-		return "", err
-	}
 	ctx = context.WithoutCancel(ctx)
-	team, workspace, err := s.place(ctx, a)
-	if err != nil {
-		return "", err
-	}
 	body := a
 	body.RequestID, body.Caller = "", ""
 	r := newRequest(a.Caller, a.RequestID, body)
+	team, workspace, err := s.admit(ctx, a)
+	if err != nil {
+		if id, known := s.retried(ctx, a, r); known {
+			return id, s.reattach(ctx, id)
+		}
+		return "", err
+	}
 	for {
 		if found, known, err := s.first(ctx, team.ID, r); err != nil {
 			return "", err
@@ -82,6 +82,14 @@ func (s *Supervisor) Spawn(ctx context.Context, a task.Assignment) (task.ID, err
 		}
 		return id, err
 	}
+}
+
+// admit refuses what can't be spawned now, and finds the team and the workspace of what can.
+func (s *Supervisor) admit(ctx context.Context, a task.Assignment) (roster.Team, string, error) {
+	if err := s.check(a); err != nil {
+		return roster.Team{}, "", err
+	}
+	return s.place(ctx, a)
 }
 
 // check refuses what is wrong with an assignment by itself.
@@ -240,28 +248,4 @@ func firstLine(prompt string) string {
 		return string(r[:80]) + "…"
 	}
 	return line
-}
-
-// reattach takes away the deadline of a client that came back (T6).
-func (s *Supervisor) reattach(ctx context.Context, id task.ID) error {
-	row, err := s.cfg.Journal.Task(ctx, id)
-	if err != nil || !row.Value.CancelOnDisconnect || row.Value.State.Terminal() {
-		return err
-	}
-	b := s.cfg.Journal.Batch(row.Value.Team)
-	b.DeleteDue(id, journal.DueReattach)
-	return s.commit(ctx, b)
-}
-
-// Disconnected tells that the stream of a cancel_on_disconnect spawn broke: its task is canceled (T6). Any other task is
-// left alone.
-func (s *Supervisor) Disconnected(ctx context.Context, id task.ID) error {
-	row, err := s.cfg.Journal.Task(ctx, id)
-	if err != nil || !row.Value.CancelOnDisconnect || s.isDraining() {
-		return err
-	}
-	return s.order(context.WithoutCancel(ctx), id, task.StopOrder{
-		Level: task.Cancel, State: task.Killed, Reason: task.StoppedByClient, Message: "the client disconnected",
-		CancelTimeout: task.DefaultCancelTimeout,
-	}, nil)
 }

@@ -62,3 +62,29 @@ func TestSpawnIsRetriedUnderItsRequestID(t *testing.T) {
 		t.Error("another request id gave the same task")
 	}
 }
+
+// proves N7: a retry gives the first task although the same spawn would be refused today.
+func TestRetryOutlivesWhatTheSpawnNeeded(t *testing.T) {
+	h := newHouse(t, play(text("done")))
+	dir := filepath.Join(h.workspace, "sub")
+	h.must(os.Mkdir(dir, 0o700))
+	in := func(a *task.Assignment) { a.RequestID, a.Workspace = "r1", dir }
+	first := h.spawn("one", in)
+	h.ended(first, task.Completed, task.Done)
+	h.must(os.Remove(dir))
+	if again := h.spawn("one", in); again != first {
+		t.Errorf("without the workspace the retry made %s, not %s", again, first)
+	}
+	h.must(os.Mkdir(dir, 0o700))
+	h.roots = []string{t.TempDir()}
+	h.restart()
+	if again := h.spawn("one", in); again != first {
+		t.Errorf("with other roots the retry made %s, not %s", again, first)
+	}
+	_, err := h.sup.Spawn(context.Background(), task.Assignment{
+		From: "user", Caller: "test", Workspace: dir, Prompt: "another", RequestID: "r1",
+	})
+	if !errdefs.Is(err, errdefs.WorkspaceNotAllowed) {
+		t.Errorf("another body: %v", err)
+	}
+}

@@ -57,7 +57,7 @@ func (s *Supervisor) start(ctx context.Context, l *loop, alone bool) (*agent.Age
 		Shell: s.cfg.Processes.Shell(owner, sandbox.Events{
 			Started: a.ProcessStarted, Ended: a.ProcessEnded,
 			Killed: func(killed []sandbox.Process) { s.countKilled(l, killed) },
-		}),
+		}).Beside(files),
 	}
 	return a, nil
 }

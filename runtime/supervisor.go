@@ -65,33 +65,43 @@ type Supervisor struct {
 	cfg       Config
 	due       *deadlines
 	draining  chan struct{} // closed when no new step may begin
-	recovered chan struct{} // closed when every living task is on its way
+	reachable chan struct{} // closed when clients may come
 	suspects  chan task.ID  // to be resumed alone
 	work      sync.WaitGroup
 
-	mu      sync.Mutex
-	launch  func(l *loop, alone bool) // gives a loop its goroutine; nil until the recovery is done
-	queue   []task.ID                 // waits for a slot
-	back    []comeback                // waits for a slot too, and goes first
-	used    int                       // slots in use
-	held    bool                      // a suspect is alone: no other task starts
-	loops   map[task.ID]*loop
-	takes   bool // a takeUp waits for the store
-	stopped bool
+	mu       sync.Mutex
+	launch   func(l *loop, alone bool) // gives a loop its goroutine; nil until the recovery is done
+	queue    []task.ID                 // waits for a slot
+	back     []comeback                // waits for a slot too, and goes first
+	used     int                       // slots in use
+	held     bool                      // a suspect is alone: no other task starts
+	loops    map[task.ID]*loop
+	attached map[task.ID]int // clients whose streams follow a spawn
+	takes    bool            // a takeUp waits for the store
+	stopped  bool
 }
 
 // New makes a supervisor; Serve starts it.
 func New(cfg Config) *Supervisor {
 	return &Supervisor{
-		cfg: cfg, due: newDeadlines(), draining: make(chan struct{}), recovered: make(chan struct{}),
-		suspects: make(chan task.ID, 1), loops: map[task.ID]*loop{},
+		cfg: cfg, due: newDeadlines(), draining: make(chan struct{}), reachable: make(chan struct{}),
+		suspects: make(chan task.ID, 1), loops: map[task.ID]*loop{}, attached: map[task.ID]int{},
 	}
 }
 
 // Serve recovers what the store says is unfinished and works until ctx ends. Then no new step begins, running steps get
 // 20 s, and what still runs is cut off at its last commit. A loop that does not return within 5 s more is left behind.
 func (s *Supervisor) Serve(ctx context.Context) error {
-	if err := s.persist(ctx, func() error { return s.recover(ctx) }); err != nil {
+	reach := sync.OnceFunc(func() { close(s.reachable) })
+	err := s.persist(ctx, func() error {
+		err := s.recover(ctx)
+		if isStoreFault(err) {
+			s.cfg.Log.Warn("the recovery waits for the store; until then only reads are served", "error", err)
+			reach() // it may take until somebody makes room on the disk, and has to be seen
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -100,7 +110,7 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 	s.launch = s.launcher(work)
 	s.dispatch()
 	s.mu.Unlock()
-	close(s.recovered)
+	reach()
 	s.background(func() { s.resumeSuspects(work) })
 	s.loopDeadlines(ctx)
 	s.drain(cut)
@@ -172,8 +182,9 @@ func (s *Supervisor) background(f func()) {
 	}
 }
 
-// Recovered is closed when what an earlier daemon left is on its way again.
-func (s *Supervisor) Recovered() <-chan struct{} { return s.recovered }
+// Reachable is closed when clients may come: what an earlier daemon left is on its way again, or its recovery waits for
+// a store that can't commit. Then calls that change something are Unavailable until the recovery is done.
+func (s *Supervisor) Reachable() <-chan struct{} { return s.reachable }
 
 // Counts tells how many tasks wait for their start, how many loops hold a slot, and how many did not return after a KILL.
 func (s *Supervisor) Counts() (queued, running, stuck int) {

@@ -42,18 +42,17 @@ func (s agents) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingSer
 		}
 		return stream.Send(spawnItem(view.Item{Task: &t}))
 	}
+	s.supervisor.Attach(id)
 	err = s.view.Output(ctx, view.OutputRequest{TaskID: id, Follow: true, Deltas: true}, func(i view.Item) error {
 		return sent(stream.Send(spawnItem(i)))
 	})
-	if clientLeft(ctx, err) {
-		s.disconnected(ctx, id)
-	}
+	s.detach(ctx, id, clientLeft(ctx, err))
 	return err
 }
 
-// disconnected tells the supervisor that the client of a spawn is gone.
-func (s agents) disconnected(ctx context.Context, id task.ID) {
-	if err := s.supervisor.Disconnected(context.WithoutCancel(ctx), id); err != nil {
+// detach tells the supervisor that a client no longer follows its spawn.
+func (s agents) detach(ctx context.Context, id task.ID, broke bool) {
+	if err := s.supervisor.Detach(context.WithoutCancel(ctx), id, broke); err != nil {
 		s.log.Error("the task of a client that left may run on", "task", id, "error", err)
 	}
 }

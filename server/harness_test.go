@@ -140,7 +140,7 @@ func startSupervisor(t *testing.T, m model.Model, log *slog.Logger) (*runtime.Su
 		Processes: box, View: v, Live: live, MaxRunning: 4, Now: time.Now, Log: log,
 	})
 	run(t, supervisor.Serve)
-	<-supervisor.Recovered()
+	<-supervisor.Reachable()
 	return supervisor, v
 }
 

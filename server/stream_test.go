@@ -8,6 +8,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+	"github.com/agentd-dev/agentd/runtime/task"
 )
 
 // proves T6
@@ -46,6 +47,34 @@ func TestClientThatLeavesCancelsWhatItAskedToCancel(t *testing.T) {
 	leave()
 	if o := h.end(id); o.GetState() != agentdv1.TaskState_TASK_STATE_KILLED ||
 		o.GetReason() != agentdv1.TaskReason_TASK_REASON_STOPPED_BY_CLIENT {
+		t.Errorf("outcome: %v", o)
+	}
+}
+
+// proves T6
+// case STP-5: who repeats a spawn under its request id follows it too, and the task lives until the last one has left.
+func TestClientThatLeavesOthersCancelsNothing(t *testing.T) {
+	m := hold()
+	h := newHouse(t, m)
+	req := h.request("do it")
+	req.CancelOnDisconnect, req.RequestId = true, "once"
+	first, leaveFirst := context.WithCancel(h.ctx())
+	id, _ := h.follow(first, req)
+	second, leaveSecond := context.WithCancel(h.ctx())
+	again, _ := h.follow(second, req)
+	if again != id {
+		t.Fatalf("the retry follows %s, not %s", again, id)
+	}
+	<-m.begun
+	leaveFirst()
+	h.await("method=/agentd.v1.AgentService/Spawn") // the server has seen it too
+	got, err := h.view.Task(h.ctx(), task.ID(id))
+	must(t, err)
+	if got.Stop != nil || got.State != task.Running {
+		t.Fatalf("one of two left, and it is %s, stop %+v", got.State, got.Stop)
+	}
+	leaveSecond()
+	if o := h.end(id); o.GetState() != agentdv1.TaskState_TASK_STATE_KILLED {
 		t.Errorf("outcome: %v", o)
 	}
 }

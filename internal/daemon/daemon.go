@@ -89,7 +89,7 @@ func (d *daemon) run(ctx context.Context) error {
 	defer sockets.close()
 	parts := []lifecycle.Part{
 		{Name: "journal", Run: d.journal.Run, StopBudget: serveBudget},
-		{Name: "supervisor", Run: d.supervisor.Serve, Ready: d.supervisor.Recovered(), StopBudget: superviseBudget},
+		{Name: "supervisor", Run: d.supervisor.Serve, Ready: d.supervisor.Reachable(), StopBudget: superviseBudget},
 	}
 	front, err := d.front(ctx, sockets)
 	if err != nil {

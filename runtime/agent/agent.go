@@ -56,6 +56,7 @@ type Agent struct {
 
 	specs   []model.Tool       // those granted, as the model sees them
 	partial *task.Assistant    // text of a model call that was cut short
+	whole   bool               // the answer that ends the turn was not cut
 	ran     []*task.ToolResult // answers of a group that was cut short; nil where there is none
 
 	mu    sync.Mutex

@@ -24,7 +24,7 @@ func (a *Agent) endTurn(ctx context.Context, entry *task.Assistant) (ended bool,
 		if err != nil {
 			return false, err
 		}
-		finish := a.naturalEnd(row.Value)
+		finish := a.naturalEnd(row.Value, entry)
 		b := a.batch()
 		if finish.State == task.Completed {
 			inbox, err := a.Journal.Inbox(ctx, a.Task.Team, a.Task.ID)
@@ -55,11 +55,15 @@ func (a *Agent) goOn(ctx context.Context, used task.Usage, bodies []task.Body) e
 	return a.commit(ctx, used, bodies...)
 }
 
-// naturalEnd is what the end of the turn means for the task.
-func (a *Agent) naturalEnd(t task.Task) task.Finish {
+// naturalEnd is what the end of the turn means for the task. One that has a single step is done when that gave its whole
+// answer: it was asked to wrap up before it had begun, and nothing is missing.
+func (a *Agent) naturalEnd(t task.Task, last *task.Assistant) task.Finish {
+	single := t.Budget.MaxSteps == 1 || t.Budget.Steps == 1
 	switch {
 	case t.Stop != nil:
 		return t.Stop.Finish()
+	case single && a.whole && last != nil && last.Text != "":
+		return task.Finish{State: task.Completed, Reason: task.Done}
 	case a.History.wrapUp != 0:
 		return task.Finish{State: task.Failed, Reason: a.History.wrapUp}
 	}

@@ -25,7 +25,8 @@ type History struct {
 	started  map[string]bool // by call id: started is in the log
 	report   *task.Report    // the latest accepted one
 	fresh    bool            // the report stands, nothing came after it
-	text     string          // last text of the model
+	text     string          // last text of the model, with the part before it that was cut
+	cut      bool            // the last answer was cut and may go on
 	wrapUp   task.Reason     // a wrap-up was asked for
 	changes  map[string]bool
 	held     []string   // texts from outside that wait for the answers of the calls before them
@@ -46,6 +47,9 @@ type pendingCall struct {
 	Orphan  bool // it was started by an earlier loop
 }
 
+// cutNotice follows an answer that was cut. The fold knows it by its text.
+const cutNotice = "[agentd] Your answer was cut at the provider's limit; go on where it stopped, or report."
+
 // NewHistory starts with the system prompt.
 func NewHistory(system string) *History {
 	return &History{
@@ -65,6 +69,9 @@ func (h *History) Add(body task.Body) {
 	case *task.Notice:
 		if e.WrapUp != 0 {
 			h.wrapUp = e.WrapUp
+		}
+		if e.Text == cutNotice {
+			h.cut = true
 		}
 		h.addUser(e.Text)
 	case *task.Assistant:
@@ -99,9 +106,7 @@ func (h *History) addAssistant(e *task.Assistant) {
 	h.fresh = false
 	h.steps++
 	h.lastUsed = e.Usage.Tokens()
-	if e.Text != "" {
-		h.text = e.Text
-	}
+	h.text, h.cut = h.said(e.Text), false
 	msg := model.Message{Role: model.Assistant, Text: e.Text}
 	for _, c := range e.Calls {
 		h.number(c.ID)
@@ -109,6 +114,18 @@ func (h *History) addAssistant(e *task.Assistant) {
 	}
 	h.pending, h.streak = h.ask(e.Calls)
 	h.Messages = append(h.Messages, msg)
+}
+
+// said is the last text of the model after one more: an answer that was cut and what continues it are one, as far as a
+// result has room.
+func (h *History) said(text string) string {
+	switch {
+	case text == "":
+		return h.text
+	case h.cut && len(h.text)+len(text) <= maxAnswer:
+		return h.text + text
+	}
+	return text
 }
 
 // ask gives the calls of an answer as open ones, with how often each was asked for in a row. One answer alone never goes
@@ -198,8 +215,8 @@ func (h *History) Conclude() (task.Report, []string) { return h.conclude(nil) }
 func (h *History) conclude(last []task.Body) (task.Report, []string) {
 	text := h.text
 	for _, body := range last {
-		if a, ok := body.(*task.Assistant); ok && a.Text != "" {
-			text = a.Text
+		if a, ok := body.(*task.Assistant); ok {
+			text = h.said(a.Text)
 		}
 	}
 	changes, more := h.changed()

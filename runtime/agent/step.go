@@ -41,8 +41,13 @@ func (a *Agent) step(ctx context.Context) (ended bool, err error) {
 		msg := fmt.Sprintf("the model's answer has %d bytes; %d are the limit", size, maxAnswer)
 		return true, a.end(ctx, nil, countStep(entry), task.Finish{State: task.Failed, Reason: task.ModelError, Error: msg})
 	}
+	if resp.Finish == model.FinishFilter {
+		entry.Calls = nil // they may be cut, and are not run
+		return true, a.end(ctx, []task.Body{entry}, countStep(entry),
+			task.Finish{State: task.Failed, Reason: task.ModelError, Error: "the provider's filter ended the answer"})
+	}
 	if len(entry.Calls) == 0 {
-		return a.endTurn(ctx, entry)
+		return a.lastWords(ctx, entry, resp.Finish == model.FinishLength)
 	}
 	bodies := []task.Body{entry}
 	if notice != nil {
@@ -52,6 +57,15 @@ func (a *Agent) step(ctx context.Context) (ended bool, err error) {
 		bodies = append(bodies, mark)
 	}
 	return false, a.commit(ctx, countStep(entry), bodies...)
+}
+
+// lastWords ends the turn with an answer that asks for no tools. One that was cut at the provider's limit may go on, once.
+func (a *Agent) lastWords(ctx context.Context, entry *task.Assistant, cut bool) (ended bool, err error) {
+	if cut && !a.History.cut && a.History.wrapUp == 0 {
+		return false, a.commit(ctx, countStep(entry), entry, &task.Notice{Text: cutNotice})
+	}
+	a.whole = !cut
+	return a.endTurn(ctx, entry)
 }
 
 // answer makes the entry of a response: valid UTF-8, our own call ids, bounded calls.

@@ -41,7 +41,7 @@ type Roots struct {
 }
 
 // OpenRoots opens the grant's roots. Relative paths will be relative to the workspace, which is absolute. A root that
-// cannot be opened is FailedPrecondition/NoWorkspace.
+// cannot be opened is FailedPrecondition/NoWorkspace, or Unavailable/Fault when only files or memory are short.
 func OpenRoots(workspace string, g grant.Grant) (*Roots, error) {
 	r := &Roots{workspace: workspace, grant: g, open: map[string]*os.Root{}}
 	for _, path := range slices.Concat(g.Readable, g.Writable) {
@@ -50,12 +50,35 @@ func OpenRoots(workspace string, g grant.Grant) (*Roots, error) {
 		}
 		root, err := os.OpenRoot(path)
 		if err != nil {
-			return nil, errors.Join(errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.NoWorkspace, path,
-				"the granted directory %s cannot be opened", path), r.Close())
+			return nil, errors.Join(cannotOpen(path, err), r.Close())
 		}
 		r.open[path] = root
 	}
 	return r, nil
+}
+
+func cannotOpen(path string, err error) error {
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
+		return errdefs.Wrap(err, errdefs.Unavailable, errdefs.Fault, path,
+			"the machine is too short of open files or memory to open %s", path)
+	}
+	return errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.NoWorkspace, path,
+		"the granted directory %s cannot be opened", path)
+}
+
+// replaced tells whether another directory stands now where a root was opened, or none. What is opened by that name is
+// not what the file tools see.
+func (r *Roots) replaced(path string) bool {
+	root := r.open[path]
+	if root == nil {
+		return false
+	}
+	then, err := root.Stat(".")
+	if err != nil {
+		return true
+	}
+	now, err := os.Stat(path)
+	return err != nil || !os.SameFile(then, now)
 }
 
 // Close lets go of the roots. Places that were resolved stay open.

@@ -368,3 +368,28 @@ func TestSwappingAllTheTime(t *testing.T) {
 		t.Errorf("wrote outside: %q, %v", got, err)
 	}
 }
+
+// TestReplacedWorkspace moves a workspace away under a task: its commands run neither there nor in what took its name.
+func TestReplacedWorkspace(t *testing.T) {
+	g := newGround(t)
+	shell := shellOf(newBox(t)).Beside(g.roots)
+	touch := Command{Line: "echo x >> touched", Dir: g.workspace}
+	if _, err := shell.Run(t.Context(), touch); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(g.workspace, g.base+"/moved"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // first nothing bears the name, then another directory
+		if _, err := shell.Run(t.Context(), touch); !errdefs.Is(err, errdefs.NoWorkspace) {
+			t.Errorf("%v", err)
+		}
+		_ = os.Mkdir(g.workspace, 0o755)
+	}
+	if entries, err := os.ReadDir(g.workspace); err != nil || len(entries) > 0 {
+		t.Errorf("a command ran in the new directory: %v, %v", entries, err)
+	}
+	if got, err := os.ReadFile(g.base + "/moved/touched"); err != nil || string(got) != "x\n" {
+		t.Errorf("in the old one: %q, %v", got, err)
+	}
+}

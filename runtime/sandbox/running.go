@@ -2,9 +2,11 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -113,9 +115,19 @@ func (s *Sandbox) spawn(o Owner, build func() *exec.Cmd) (cmd *exec.Cmd, cgroup 
 	if cmd.Start() != nil {
 		return nil, "", err
 	}
-	s.cgroups.off.Store(true)
-	s.cfg.Log.Warn("no cgroups from now on: the kernel starts no process in one", "cause", err)
+	if startsNone(err) {
+		s.cgroups.off.Store(true)
+		s.cfg.Log.Warn("no cgroups from now on: the kernel starts no process in one", "cause", err)
+	}
 	return cmd, "", nil
+}
+
+// startsNone tells whether a start failed because of its cgroup, as every other in one will, and not for want of
+// something that may be there again in a moment.
+func startsNone(err error) bool {
+	return slices.ContainsFunc([]syscall.Errno{
+		unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM, unix.EACCES, unix.EBUSY,
+	}, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }
 
 // wait watches the main process, and reaps it when its tree has been dealt with.

@@ -25,12 +25,20 @@ type Shell struct {
 	box   *Sandbox
 	owner Owner
 	on    Events
+	roots *Roots        // nil: not looked at
 	turn  chan struct{} // holds one token while a command runs: its end sweeps away all that bears the owner's mark
 }
 
 // Shell makes the shell of an owner, of which there should be one.
 func (s *Sandbox) Shell(o Owner, on Events) Shell {
 	return Shell{box: s, owner: o, on: on, turn: make(chan struct{}, 1)}
+}
+
+// Beside gives the shell that refuses a command when the root that it would run in is no longer the one that roots hold
+// open: commands and file tools work in the same directory or not at all.
+func (s Shell) Beside(roots *Roots) Shell {
+	s.roots = roots
+	return s
 }
 
 // Run runs the command line to its end, the end of ctx or the timeout (0: none), whichever comes first, and leaves
@@ -42,6 +50,10 @@ func (s Shell) Run(ctx context.Context, c Command) (Exit, error) {
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
 		return Exit{}, context.Cause(ctx)
+	}
+	if s.roots != nil && s.roots.replaced(c.Dir) {
+		return Exit{}, errdefs.New(errdefs.FailedPrecondition, errdefs.NoWorkspace, c.Dir,
+			"the workspace %s was moved, removed or replaced while the task ran; no command runs there", c.Dir)
 	}
 	r, err := s.box.start(s.owner, c)
 	if err != nil {

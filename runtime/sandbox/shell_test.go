@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -357,4 +359,32 @@ func TestShellTellsWhatItKilled(t *testing.T) {
 			t.Errorf("killed the shell and its two children: %+v", told)
 		}
 	})
+}
+
+// Cgroups stay on when a start in one fails for a reason that may be gone at the next.
+func TestPassingFaultKeepsCgroups(t *testing.T) {
+	box := newBox(t)
+	_ = box.Close()
+	box.cgroups = &cgroups{dir: t.TempDir()} // no cgroup: the kernel says EBADF, which is none of the lasting reasons
+	cmd, cgroup, err := box.spawn(Owner{TaskID: "sub-1"}, func() *exec.Cmd {
+		return &exec.Cmd{Path: "/bin/true", SysProcAttr: &syscall.SysProcAttr{}}
+	})
+	if err != nil || cgroup != "" {
+		t.Fatalf("the second try: %q, %v", cgroup, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if box.cgroups.off.Load() {
+		t.Error("cgroups are off for good")
+	}
+	for err, want := range map[error]bool{
+		syscall.EMFILE: false, syscall.ENFILE: false, syscall.ENOMEM: false, syscall.EAGAIN: false,
+		syscall.EINVAL: true, syscall.ENOSYS: true, syscall.EOPNOTSUPP: true, syscall.EPERM: true, syscall.EACCES: true,
+		syscall.EBUSY: true,
+	} {
+		if got := startsNone(&os.PathError{Op: "fork/exec", Path: "x", Err: err}); got != want {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
 }

@@ -80,7 +80,7 @@ func newFront(t *testing.T, options ...func(*front)) *front {
 		Processes: box, View: v, Live: live, MaxRunning: 4, Now: time.Now, Log: log,
 	})
 	run(t, supervisor.Serve)
-	<-supervisor.Recovered()
+	<-supervisor.Reachable()
 	inner := bufconn.Listen(1 << 20)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

@@ -1,0 +1,55 @@
+package runtime
+
+import (
+	"context"
+
+	"github.com/agentd-dev/agentd/runtime/journal"
+	"github.com/agentd-dev/agentd/runtime/task"
+)
+
+// Attach counts one more client whose stream follows a spawn. Detach takes it away again.
+func (s *Supervisor) Attach(id task.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attached[id]++
+}
+
+// Detach takes a client away. When its stream broke and no other client is attached, a cancel_on_disconnect task is
+// canceled (T6). Any other task is left alone.
+func (s *Supervisor) Detach(ctx context.Context, id task.ID, broke bool) error {
+	if s.leave(id) > 0 || !broke {
+		return nil
+	}
+	row, err := s.cfg.Journal.Task(ctx, id)
+	if err != nil || !row.Value.CancelOnDisconnect || s.isDraining() {
+		return err
+	}
+	return s.order(context.WithoutCancel(ctx), id, task.StopOrder{
+		Level: task.Cancel, State: task.Killed, Reason: task.StoppedByClient, Message: "the client disconnected",
+		CancelTimeout: task.DefaultCancelTimeout,
+	}, nil)
+}
+
+// leave counts a client out and tells how many remain.
+func (s *Supervisor) leave(id task.ID) (remain int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	remain = s.attached[id] - 1
+	if remain > 0 {
+		s.attached[id] = remain
+	} else {
+		delete(s.attached, id)
+	}
+	return remain
+}
+
+// reattach takes away the deadline of a client that came back (T6).
+func (s *Supervisor) reattach(ctx context.Context, id task.ID) error {
+	row, err := s.cfg.Journal.Task(ctx, id)
+	if err != nil || !row.Value.CancelOnDisconnect || row.Value.State.Terminal() {
+		return err
+	}
+	b := s.cfg.Journal.Batch(row.Value.Team)
+	b.DeleteDue(id, journal.DueReattach)
+	return s.commit(ctx, b)
+}

@@ -30,12 +30,12 @@ func TestBeneath(t *testing.T) {
 }
 
 func TestRoots(t *testing.T) {
-	g := grant.Grant{Readable: []string{"/lib", "/work/docs"}, Writable: []string{"/work", "/work/out/deep"}}
+	g := grant.Grant{Readable: []string{"/lib", "/ws/docs"}, Writable: []string{"/ws", "/ws/out/deep"}}
 	tests := []struct{ path, readable, writable string }{
 		{"/lib/x", "/lib", ""},
-		{"/work", "/work", "/work"},
-		{"/work/docs/a", "/work/docs", "/work"}, // the longest root that holds it
-		{"/work/out/deep/a", "/work/out/deep", "/work/out/deep"},
+		{"/ws", "/ws", "/ws"},
+		{"/ws/docs/a", "/ws/docs", "/ws"}, // the longest root that holds it
+		{"/ws/out/deep/a", "/ws/out/deep", "/ws/out/deep"},
 		{"/works", "", ""},
 		{"/", "", ""},
 	}
@@ -52,12 +52,12 @@ func TestRoots(t *testing.T) {
 // TestForWorkspace: a grant is a value of its own; the tools it was made from can't widen it later.
 func TestForWorkspace(t *testing.T) {
 	tools := []string{"read", "ls"}
-	g := grant.ForWorkspace("/work", tools)
+	g := grant.ForWorkspace("/ws", tools)
 	tools[0] = "bash"
 	if !g.AllowsTool("read") || g.AllowsTool("bash") || g.AllowsTool("") {
 		t.Errorf("tools are %q", g.Tools)
 	}
-	if g.WritableRoot("/work/a") != "/work" || g.ReadableRoot("/etc") != "" {
+	if g.WritableRoot("/ws/a") != "/ws" || g.ReadableRoot("/etc") != "" {
 		t.Errorf("roots are %q, %q", g.Readable, g.Writable)
 	}
 	if (grant.Grant{}).AllowsTool("read") || (grant.Grant{}).ReadableRoot("/") != "" {

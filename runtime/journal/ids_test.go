@@ -105,7 +105,7 @@ func TestOneTeamOfAName(t *testing.T) {
 	for i := range callers {
 		crowd.Go(func() {
 			name := []string{"main", "Main", "MAIN", "mAIN"}[i%4]
-			team, err := j.CreateTeam(context.Background(), name, fmt.Sprintf("/work/%d", i))
+			team, err := j.CreateTeam(context.Background(), name, fmt.Sprintf("/ws/%d", i))
 			if (err == nil) != (team.ID == "t-1") {
 				t.Errorf("%+v, %v", team, err)
 			}
@@ -136,7 +136,7 @@ func TestOneTeamOfAName(t *testing.T) {
 func TestTeams(t *testing.T) {
 	ctx := context.Background()
 	j := newJournal(t, newStore(t))
-	main, err := j.CreateTeam(ctx, "Main", "/work/main")
+	main, err := j.CreateTeam(ctx, "Main", "/ws/main")
 	must(t, err)
 	bare, err := j.CreateTeam(ctx, "bare", "")
 	must(t, err)
@@ -148,15 +148,15 @@ func TestTeams(t *testing.T) {
 	for _, find := range []func() (roster.Team, error){
 		func() (roster.Team, error) { return j.Team(ctx, "t-1") },
 		func() (roster.Team, error) { return j.TeamByName(ctx, "mAIN") },
-		func() (roster.Team, error) { return j.TeamByRoot(ctx, "/work/main") },
+		func() (roster.Team, error) { return j.TeamByRoot(ctx, "/ws/main") },
 	} {
 		got, err := find()
 		must(t, err)
-		if !got.Created.Equal(main.Created) || got.Name != "Main" || got.Workspace != "/work/main" || got.ID != "t-1" {
+		if !got.Created.Equal(main.Created) || got.Name != "Main" || got.Workspace != "/ws/main" || got.ID != "t-1" {
 			t.Errorf("found %+v", got)
 		}
 	}
-	_, err = j.CreateTeam(ctx, "other", "/work/main")
+	_, err = j.CreateTeam(ctx, "other", "/ws/main")
 	want(t, err, errdefs.Conflict)
 	if err == nil || !strings.Contains(err.Error(), `"Main"`) {
 		t.Errorf("the owner of the workspace is not named: %v", err)

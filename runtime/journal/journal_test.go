@@ -42,7 +42,7 @@ func newJournal(t *testing.T, st store.Store) *Journal {
 
 func newTeam(t *testing.T, j *Journal, name string) roster.Team {
 	t.Helper()
-	team, err := j.CreateTeam(context.Background(), name, "/work/"+name)
+	team, err := j.CreateTeam(context.Background(), name, "/ws/"+name)
 	must(t, err)
 	return team
 }

@@ -83,7 +83,7 @@ func (d *desk) want(err error, reason errdefs.Reason) {
 
 func (d *desk) team(name string) string {
 	d.t.Helper()
-	team, err := d.j.CreateTeam(context.Background(), name, "/work/"+name)
+	team, err := d.j.CreateTeam(context.Background(), name, "/ws/"+name)
 	d.must(err)
 	return team.ID
 }
@@ -115,7 +115,7 @@ func (d *desk) apply(id task.ID, c task.Change) {
 	after, err := task.Apply(row.Value, c, b.Now())
 	d.must(err)
 	if after.State.Terminal() {
-		b.EndTask(row, after, task.Report{Summary: "all done"}, []string{"/work/a"})
+		b.EndTask(row, after, task.Report{Summary: "all done"}, []string{"/ws/a"})
 	} else {
 		b.ChangeTask(row, after)
 	}

@@ -231,7 +231,7 @@ func TestResult(t *testing.T) {
 	got, err := d.v.Result(context.Background(), id)
 	d.must(err)
 	if got.State != task.Killed || got.Reason != task.StoppedByClient || got.Error != "why" || got.Summary != "all done" ||
-		!slices.Equal(got.Changes, []string{"/work/a"}) || got.Usage != (task.Usage{Steps: 2, InputTokens: 5}) ||
+		!slices.Equal(got.Changes, []string{"/ws/a"}) || got.Usage != (task.Usage{Steps: 2, InputTokens: 5}) ||
 		!slices.Equal(got.Children, []task.ID{second, first}) {
 		t.Errorf("%+v", got)
 	}

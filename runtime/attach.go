@@ -3,12 +3,18 @@ package runtime
 import (
 	"context"
 
+	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
-// Attach counts one more client whose stream follows a spawn. Detach takes it away again.
-func (s *Supervisor) Attach(id task.ID) {
+// SpawnAttached is Spawn for a client whose stream follows the task: it counts as attached before it is answered. Detach
+// takes it away again.
+func (s *Supervisor) SpawnAttached(ctx context.Context, a task.Assignment) (task.ID, error) {
+	return s.spawn(ctx, a, true)
+}
+
+func (s *Supervisor) attach(id task.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attached[id]++
@@ -43,11 +49,27 @@ func (s *Supervisor) leave(id task.ID) (remain int) {
 	return remain
 }
 
-// reattach takes away the deadline of a client that came back (T6).
-func (s *Supervisor) reattach(ctx context.Context, id task.ID) error {
+// reattach takes away the deadline of a client that came back (T6). With attach it counts the client first, so that
+// another one that leaves meanwhile is not the last.
+func (s *Supervisor) reattach(ctx context.Context, id task.ID, attach bool) error {
+	if attach {
+		s.attach(id)
+	}
+	err := s.dropReattach(ctx, id)
+	if err != nil && attach {
+		s.leave(id)
+	}
+	return err
+}
+
+func (s *Supervisor) dropReattach(ctx context.Context, id task.ID) error {
 	row, err := s.cfg.Journal.Task(ctx, id)
-	if err != nil || !row.Value.CancelOnDisconnect || row.Value.State.Terminal() {
+	if err != nil {
 		return err
+	}
+	_, err = s.cfg.Journal.Due(ctx, row.Value.Team, id, journal.DueReattach)
+	if errdefs.Is(err, errdefs.RecordNotFound) {
+		return nil
 	}
 	b := s.cfg.Journal.Batch(row.Value.Team)
 	b.DeleteDue(id, journal.DueReattach)

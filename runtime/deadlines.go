@@ -100,7 +100,8 @@ func (h *dueHeap) Pop() any {
 
 // fire does what a deadline is for, if it still stands. While the store is stalled it waits.
 func (s *Supervisor) fire(ctx context.Context, d journal.Due) {
-	if err := s.persist(ctx, func() error { return s.fireOnce(ctx, d) }); err != nil {
+	err := s.persist(ctx, func() error { return s.fireOnce(ctx, d) })
+	if err != nil && !s.isDraining() {
 		s.cfg.Log.Error("a deadline had no effect; the next start fires it again", "task", d.TaskID, "error", err)
 	}
 }

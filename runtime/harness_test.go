@@ -163,11 +163,24 @@ func (h *house) must(err error) {
 // spawn starts a task in the workspace.
 func (h *house) spawn(prompt string, more ...func(*task.Assignment)) task.ID {
 	h.t.Helper()
+	return h.spawnBy(h.sup.Spawn, prompt, more)
+}
+
+// follow is spawn for a client that stays attached.
+func (h *house) follow(prompt string, more ...func(*task.Assignment)) task.ID {
+	h.t.Helper()
+	return h.spawnBy(h.sup.SpawnAttached, prompt, more)
+}
+
+func (h *house) spawnBy(
+	spawn func(context.Context, task.Assignment) (task.ID, error), prompt string, more []func(*task.Assignment),
+) task.ID {
+	h.t.Helper()
 	a := task.Assignment{From: "user", Caller: "test", Workspace: h.workspace, Prompt: prompt}
 	for _, m := range more {
 		m(&a)
 	}
-	id, err := h.sup.Spawn(context.Background(), a)
+	id, err := spawn(context.Background(), a)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	}
 	slices.SortStableFunc(living, inOrder)
 	for _, f := range living {
-		if err := s.resume(ctx, f); err != nil {
+		if err := s.resumeNow(ctx, f.row.Value.ID); err != nil {
 			return err
 		}
 	}
@@ -163,6 +163,22 @@ func (s *Supervisor) stepped(ctx context.Context, t task.Task, after task.Seq) (
 		}
 	}
 	return false, nil
+}
+
+// resumeNow resumes a task as it is now: the stop of another one may have changed or ended it since it was found.
+func (s *Supervisor) resumeNow(ctx context.Context, id task.ID) error {
+	for {
+		row, live, err := s.living(ctx, id)
+		if errors.Is(err, agent.ErrGone) {
+			return nil
+		}
+		if err == nil {
+			err = s.resume(ctx, found{row, live})
+		}
+		if !errdefs.Is(err, errdefs.Conflict) {
+			return err
+		}
+	}
 }
 
 // resume writes what the restart means for a task and puts it on its way: an innocent one at once, a suspect after its

@@ -347,12 +347,12 @@ func TestCancelOnDisconnect(t *testing.T) {
 		bound := func(request string) func(*task.Assignment) {
 			return func(a *task.Assignment) { a.CancelOnDisconnect, a.RequestID = true, request }
 		}
-		free, left, back, away := h.spawn("free"), h.spawn("left", bound("l")), h.spawn("back", bound("b")), h.spawn("away", bound("a"))
+		free, left, back, away := h.follow("free"), h.follow("left", bound("l")), h.spawn("back", bound("b")), h.spawn("away", bound("a"))
+		if again := h.follow("left", bound("l")); again != left { // two clients follow left
+			t.Fatalf("the second client got %s, not %s", again, left)
+		}
 		synctest.Wait()
 		broken := func(id task.ID) error { return h.sup.Detach(context.Background(), id, true) }
-		for _, id := range []task.ID{free, left, left} { // two clients follow left
-			h.sup.Attach(id)
-		}
 		h.must(broken(free))
 		h.must(broken(left))
 		synctest.Wait()

@@ -53,6 +53,10 @@ func (s *Supervisor) Run(ctx context.Context, a task.Assignment) (task.Result, e
 // Spawn makes a task durable as QUEUED (S2) and lets it run. With a request id that was used before it gives the task of
 // then.
 func (s *Supervisor) Spawn(ctx context.Context, a task.Assignment) (task.ID, error) {
+	return s.spawn(ctx, a, false)
+}
+
+func (s *Supervisor) spawn(ctx context.Context, a task.Assignment, attach bool) (task.ID, error) {
 	if err := s.ready(); err != nil {
 		return "", err
 	}
@@ -63,7 +67,7 @@ func (s *Supervisor) Spawn(ctx context.Context, a task.Assignment) (task.ID, err
 	team, workspace, err := s.admit(ctx, a)
 	if err != nil {
 		if id, known := s.retried(ctx, a, r); known {
-			return id, s.reattach(ctx, id)
+			return id, s.reattach(ctx, id, attach)
 		}
 		return "", err
 	}
@@ -71,13 +75,16 @@ func (s *Supervisor) Spawn(ctx context.Context, a task.Assignment) (task.ID, err
 		if found, known, err := s.first(ctx, team.ID, r); err != nil {
 			return "", err
 		} else if known {
-			return found.TaskID, s.reattach(ctx, found.TaskID)
+			return found.TaskID, s.reattach(ctx, found.TaskID, attach)
 		}
 		id, err := s.register(ctx, a, team, workspace, r)
 		if errdefs.Is(err, errdefs.Conflict) {
 			continue // the parent changed, or the same request id was first
 		}
 		if err == nil {
+			if attach {
+				s.attach(id)
+			}
 			s.enqueue(id)
 		}
 		return id, err

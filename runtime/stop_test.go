@@ -66,6 +66,9 @@ func TestCancelKeepsPartialText(t *testing.T) {
 	if a, ok := entries[len(entries)-2].Body.(*task.Assistant); !ok || !a.Partial || a.Text != "half a thought" {
 		t.Errorf("entry: %+v", entries[len(entries)-2].Body)
 	}
+	if u := h.result(id).Usage; u.InputTokens == 0 || u.OutputTokens != int64(len("half a thought")/4) {
+		t.Errorf("a call that was cut short is not counted: %+v", u)
+	}
 }
 
 // proves T1, O5: CANCEL ends a shell and keeps its output; what had not started is answered so.
@@ -379,6 +382,30 @@ func TestOrphansAreStoppedAfterACrash(t *testing.T) {
 			h.restart()
 			h.ended(parent, task.Completed, task.Done)
 			h.ended(child, task.Killed, task.ParentEnded)
+		})
+	}
+}
+
+// proves D4, T2: a daemon that dies while it kills a tree comes up again, and ends the rest of the tree.
+func TestKillOfATreeOutlivesACrash(t *testing.T) {
+	for n := 1; n <= 6; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHouse(t, hang, inBubble)
+			below := func(parent task.ID) func(*task.Assignment) { return func(a *task.Assignment) { a.Parent = parent } }
+			top := h.spawn("top")
+			child := h.spawn("child", below(top))
+			grandchild := h.spawn("grandchild", below(child))
+			synctest.Wait()
+			h.cut.after(n)
+			go func() { _ = h.stopTask(top, task.Kill) }() // it fails when the daemon dies
+			synctest.Wait()
+			h.restart()
+			for _, id := range []task.ID{top, child, grandchild} {
+				if r := h.result(id); r.State != task.Killed {
+					t.Errorf("killed after %d commits: %s is %s/%s", n, id, r.State, r.Reason)
+				}
+				h.endedOnce(id)
+			}
 		})
 	}
 }

@@ -31,18 +31,21 @@ func (s agents) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingSer
 		return err
 	}
 	assignment.Caller = auth.CallerOf(ctx).String()
-	id, err := s.supervisor.Spawn(ctx, assignment)
-	if err != nil {
-		return inRequest(err, req)
-	}
 	if req.GetDetach() {
+		id, err := s.supervisor.Spawn(ctx, assignment)
+		if err != nil {
+			return inRequest(err, req)
+		}
 		t, err := s.view.Task(ctx, id)
 		if err != nil {
 			return err
 		}
 		return stream.Send(spawnItem(view.Item{Task: &t}))
 	}
-	s.supervisor.Attach(id)
+	id, err := s.supervisor.SpawnAttached(ctx, assignment)
+	if err != nil {
+		return inRequest(err, req)
+	}
 	err = s.view.Output(ctx, view.OutputRequest{TaskID: id, Follow: true, Deltas: true}, func(i view.Item) error {
 		return sent(stream.Send(spawnItem(i)))
 	})

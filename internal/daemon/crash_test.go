@@ -128,6 +128,7 @@ type load struct {
 // watched is what a follower saw of one task, over all reconnects.
 type watched struct {
 	request string // request id of its spawn
+	parent  string // task that it was spawned below; empty: none
 	entries []*agentdv1.Entry
 	outcome *agentdv1.Outcome
 }
@@ -140,10 +141,16 @@ func (l *load) random(n int) int {
 
 // client spawns tasks one after the other, follows each, and steers or stops some.
 func (l *load) client(ctx context.Context, number int) {
+	last := ""
 	for i := 0; ctx.Err() == nil; i++ {
-		request := fmt.Sprintf("spawn-%d-%d", number, i)
-		id := l.spawn(request)
-		w := &watched{request: request}
+		w := &watched{request: fmt.Sprintf("spawn-%d-%d", number, i)}
+		if l.random(3) == 0 {
+			w.parent = last // trees are killed too
+		}
+		id := l.spawnBelow(w)
+		if last = id; id == "" {
+			continue // the parent ended first
+		}
 		l.mu.Lock()
 		l.watched[id] = w
 		l.mu.Unlock()
@@ -175,19 +182,35 @@ func again(err error) bool {
 func (l *load) spawn(request string) string { return l.spawnPrompt(request, "do "+request) }
 
 func (l *load) spawnPrompt(request, prompt string) string {
+	return l.spawnAs(&agentdv1.SpawnRequest{
+		RequestId: request, Workspace: l.rig.workspace, Detach: true,
+		Mode: &agentdv1.SpawnRequest_Single{Single: &agentdv1.AgentSpec{Prompt: prompt}},
+	})
+}
+
+// spawnBelow is spawn with the task's parent, if it has one.
+func (l *load) spawnBelow(w *watched) string {
+	return l.spawnAs(&agentdv1.SpawnRequest{
+		RequestId: w.request, Workspace: l.rig.workspace, Detach: true, ParentTaskId: w.parent,
+		Mode: &agentdv1.SpawnRequest_Single{Single: &agentdv1.AgentSpec{Prompt: "do " + w.request}},
+	})
+}
+
+// spawnAs gives no id when the parent has ended or is stopping.
+func (l *load) spawnAs(req *agentdv1.SpawnRequest) string {
 	for {
-		stream, err := l.rig.agents.Spawn(context.Background(), &agentdv1.SpawnRequest{
-			RequestId: request, Workspace: l.rig.workspace, Detach: true,
-			Mode: &agentdv1.SpawnRequest_Single{Single: &agentdv1.AgentSpec{Prompt: prompt}},
-		}, grpc.WaitForReady(true))
+		stream, err := l.rig.agents.Spawn(context.Background(), req, grpc.WaitForReady(true))
 		if err == nil {
 			var item *agentdv1.SpawnResponse
 			if item, err = stream.Recv(); err == nil {
 				return item.GetTask().GetId()
 			}
 		}
+		if status.Code(err) == codes.FailedPrecondition && req.GetParentTaskId() != "" {
+			return ""
+		}
 		if !again(err) {
-			l.rig.t.Errorf("spawn %s: %v", request, err)
+			l.rig.t.Errorf("spawn %s: %v", req.GetRequestId(), err)
 			return ""
 		}
 	}
@@ -282,7 +305,7 @@ func (l *load) check() {
 		l.checkTask(id, w)
 		l.checkCalls(id, w, ran)
 		reasons[w.outcome.GetReason().String()]++
-		if again := l.spawn(w.request); again != id {
+		if again := l.spawnBelow(w); again != id {
 			t.Errorf("request %s gave %s and now gives %s", w.request, id, again)
 		}
 	}

@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strings"
 	"sync"
 
+	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/tool"
 )
@@ -200,6 +202,10 @@ func (a *Agent) call(ctx context.Context, c pendingCall) (tool.Answer, error) {
 	if err == nil || ctx.Err() != nil || isOurs(err) {
 		return answer, err
 	}
-	a.Log.Error("tool failed", "task", a.Task.ID, "tool", c.Name, "error", err)
+	level := slog.LevelError
+	if errdefs.KindOf(err) != errdefs.Internal {
+		level = slog.LevelWarn // of the machine's or the user's making, such as a workspace that is gone
+	}
+	a.Log.Log(ctx, level, "tool failed", "task", a.Task.ID, "tool", c.Name, "error", err)
 	return tool.Fail(tool.Error{Reason: tool.Failed, Subject: c.Name, Message: oneLine(err)}), nil
 }

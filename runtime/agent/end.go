@@ -126,10 +126,10 @@ func (a *Agent) interrupted(ctx context.Context) error {
 		return ErrDrained
 	}
 	var bodies []task.Body
-	if a.partial != nil && a.partial.Text != "" {
-		bodies = append(bodies, a.partial)
-	}
 	used, answered := task.Usage{}, map[string]bool{}
+	if a.partial != nil && a.partial.Text != "" {
+		bodies, used = append(bodies, a.partial), a.partial.Usage
+	}
 	for _, r := range a.ran {
 		if r != nil {
 			bodies, answered[r.CallID] = append(bodies, r), true

@@ -132,7 +132,9 @@ func countStep(e *task.Assistant) task.Usage {
 // callFailed ends the task, or keeps what had come when it is being stopped.
 func (a *Agent) callFailed(ctx context.Context, live *liveCall, err error) (bool, error) {
 	if ctx.Err() != nil {
-		a.partial = &task.Assistant{Step: live.step, Text: clip(live.text.String(), maxAnswer), Partial: true}
+		a.partial = &task.Assistant{
+			Step: live.step, Text: clip(live.text.String(), maxAnswer), Partial: true, Usage: a.estimate(live.text.Len()),
+		}
 		return false, err
 	}
 	if live.commitErr != nil {
@@ -145,6 +147,20 @@ func (a *Agent) callFailed(ctx context.Context, live *liveCall, err error) (bool
 	}
 	a.Log.Warn("model call failed", "task", a.Task.ID, "step", live.step, "error", err)
 	return true, a.end(ctx, nil, task.Usage{}, finish)
+}
+
+// estimate is the usage of a call that was cut short, whose provider no longer tells: four bytes a token, as the model's
+// adapter counts when a provider never tells.
+func (a *Agent) estimate(answered int) task.Usage {
+	const bytesPerToken = 4
+	asked := 0
+	for _, m := range a.History.Messages {
+		asked += len(m.Text)
+		for _, c := range m.Calls {
+			asked += len(c.Arguments)
+		}
+	}
+	return task.Usage{InputTokens: int64(asked / bytesPerToken), OutputTokens: int64(answered / bytesPerToken)}
 }
 
 // oneLine is an error's sentence for people, never its cause.

@@ -44,7 +44,7 @@ type tree struct {
 // kill ends the tree and returns when nothing of it runs: which processes it killed. An error names those that could
 // not be killed, or is ctx's own.
 func (t *tree) kill(ctx context.Context) ([]Process, error) {
-	begun := time.Now()
+	begun, overdue := time.Now(), false
 	t.seen = make(map[proc]bool)
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		if t.exited > 1 {
@@ -64,9 +64,10 @@ func (t *tree) kill(ctx context.Context) ([]Process, error) {
 			}
 		} else {
 			killCgroups(t.cgroups)
-			if strike(members, waited > topPatience) == 0 || waited > killPatience {
+			if strike(members, waited > topPatience) == 0 || overdue {
 				return t.killed(members), resisting(members)
 			}
+			overdue = waited > killPatience // then one more look: this one may have taken that long
 		}
 		select {
 		case <-ctx.Done():

@@ -3,10 +3,13 @@ package daemon
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 
+	"google.golang.org/grpc/grpclog"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
@@ -22,6 +25,7 @@ const innerBuffer = 1 << 20
 // front makes the parts that let clients in: gRPC, and REST when it is on. The gRPC server comes last, so that it stops
 // first: it tells streams to end, REST's too.
 func (d *daemon) front(ctx context.Context, s *sockets) ([]lifecycle.Part, error) {
+	quietGRPC(d.options.Log)
 	var parts []lifecycle.Part
 	listeners, token := s.listeners, ""
 	if d.options.Config.REST != "" {
@@ -38,6 +42,13 @@ func (d *daemon) front(ctx context.Context, s *sockets) ([]lifecycle.Part, error
 		Listeners: listeners, About: d.about(), Store: d.storeState, Log: d.options.Log,
 	})
 	return append(parts, lifecycle.Part{Name: "gRPC", Run: api.Run, StopBudget: 2 * serveBudget}), nil
+}
+
+// quietGRPC gives the log what gRPC and grpc-gateway would write to stderr, as debug: most of it is about clients that
+// went away. Their logger is the process's, and must be set before anything of gRPC runs in it.
+func quietGRPC(log *slog.Logger) {
+	errorLines := slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer()
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, errorLines))
 }
 
 func (d *daemon) restFront(ctx context.Context, inner *bufconn.Listener) (*gateway.Gateway, string, error) {

@@ -111,10 +111,13 @@ func TestErrorsAreStatus(t *testing.T) {
 		"bad name bytes": {http.MethodGet, "/v1/tasks?%ff=1", "", http.StatusBadRequest, "INVALID_ARGUMENT", "\uFFFD"},
 		"bad escape":     {http.MethodGet, "/v1/tasks?team=%zz", "", http.StatusBadRequest, "INVALID_ARGUMENT", "query"},
 		"query of POST":  {http.MethodPost, "/v1/tasks?detach=true", `{}`, http.StatusBadRequest, "INVALID_ARGUMENT", "detach"},
+		"form for GET":   {http.MethodPost, "/v1/tasks/sub-999", "", http.StatusMethodNotAllowed, "", ""},
 		"bad enum":       {http.MethodGet, "/v1/tasks?state=GONE", "", http.StatusBadRequest, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp, body := f.do(f.request(c.method, c.path, c.body))
+			r := f.request(c.method, c.path, c.body)
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded") // as curl -d says, whatever it sends
+			resp, body := f.do(r)
 			checkFailure(t, f.refused(resp, body, c.code), c.reason, c.field)
 		})
 	}
@@ -126,7 +129,6 @@ func TestErrorsAreStatus(t *testing.T) {
 		"no prompt":     {"/v1/tasks", `{"single":{}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "single.prompt"},
 		"no recipient":  {"/v1/messages", `{"to":"nobody","text":"x"}`, http.StatusNotFound, "RECIPIENT_NOT_FOUND", ""},
 		"stop of none":  {"/v1/tasks/sub-999:stop", `{}`, http.StatusNotFound, "TASK_NOT_FOUND", ""},
-		"no JSON":       {"/v1/tasks", `{`, http.StatusBadRequest, "", ""},
 		"unknown field": {"/v1/tasks", `{"promt":"x"}`, http.StatusBadRequest, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,6 +140,36 @@ func TestErrorsAreStatus(t *testing.T) {
 			}
 			checkFailure(t, f.refused(resp, body, c.code), c.reason, c.field)
 		})
+	}
+}
+
+// What a body holds beside the one object of the request is refused, not dropped.
+func TestBodyIsOneObject(t *testing.T) {
+	f := newFront(t)
+	for name, c := range map[string]struct{ path, body, field string }{
+		"cut off":        {"/v1/tasks", `{`, "body"},
+		"a list":         {"/v1/messages", `[]`, "body"},
+		"two objects":    {"/v1/messages", `{"to":"sub-1","text":"a"}{"to":"sub-1","text":"b"}`, "body"},
+		"two lines":      {"/v1/messages", `{"to":"sub-1","text":"a"}` + "\n" + `{"to":"sub-1","text":"b"}`, "body"},
+		"garbage":        {"/v1/messages", `{"to":"sub-1","text":"a"}garbage`, "body"},
+		"other task":     {"/v1/tasks/sub-1:stop", `{"task_id":"sub-2"}`, "task_id"},
+		"in camel case":  {"/v1/tasks/sub-1:stop", `{"taskId":"sub-2"}`, "task_id"},
+		"with an escape": {"/v1/tasks/sub-1:stop", `{"task\u005fid":"sub-2"}`, "task_id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp, body := f.do(f.request(http.MethodPost, c.path, c.body))
+			checkFailure(t, f.refused(resp, body, http.StatusBadRequest), "INVALID_ARGUMENT", c.field)
+		})
+	}
+	for name, body := range map[string]string{
+		"nothing": "", "space": " \n", "object": " {}\n",
+		"same task": `{"task_id":"sub-999"}`, "in camel case": `{"taskId":"sub-999"}`,
+		"null": `{"task_id":null}`, "empty": `{"task_id":""}`,
+	} {
+		_, answer := f.do(f.request(http.MethodPost, "/v1/tasks/sub-999:stop", body))
+		if !strings.Contains(answer, "TASK_NOT_FOUND") {
+			t.Errorf("%s: the method was not reached: %s", name, answer)
+		}
 	}
 }
 

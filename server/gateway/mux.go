@@ -29,7 +29,11 @@ func newMux() *gwruntime.ServeMux {
 	var mux *gwruntime.ServeMux
 	strict := func(next gwruntime.HandlerFunc) gwruntime.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request, pathParams map[string]string) {
-			if err := checkURL(r, pathParams); err != nil {
+			err := checkURL(r, pathParams)
+			if err == nil {
+				err = checkBody(r, pathParams)
+			}
+			if err != nil {
 				_, out := gwruntime.MarshalerForRequest(mux, r)
 				gwruntime.HTTPError(r.Context(), mux, out, w, r, err)
 				return
@@ -44,6 +48,7 @@ func newMux() *gwruntime.ServeMux {
 		gwruntime.WithIncomingHeaderMatcher(nothing), // but Authorization, which always passes
 		gwruntime.WithOutgoingHeaderMatcher(nothing),
 		gwruntime.WithRoutingErrorHandler(routingError),
+		gwruntime.WithDisablePathLengthFallback(), // no form stands for a query: nothing checks its names
 		gwruntime.WithMiddlewares(strict),
 	)
 	return mux

@@ -39,7 +39,7 @@ func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 func (s *Supervisor) runLoop(ctx context.Context, l *loop, alone bool) {
 	for {
 		err := s.settle(ctx, l.id, s.runOnce(ctx, l, alone))
-		if !isStoreFault(err) {
+		if !journal.IsFault(err) {
 			if err != nil {
 				s.cfg.Log.Error("task has no loop until the next start", "task", l.id, "error", err)
 			}
@@ -86,7 +86,7 @@ func (s *Supervisor) settle(ctx context.Context, id task.ID, err error) error {
 		return nil
 	case errors.Is(err, agent.ErrDrained):
 		return nil
-	case isStoreFault(err):
+	case journal.IsFault(err):
 		return err
 	case errors.As(err, &p):
 		s.cfg.Log.Error("task panicked", "task", id, "panic", p.value, "stack", string(p.stack))

@@ -41,7 +41,7 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	}
 	var living []found
 	for _, team := range teams {
-		if err := s.cfg.Journal.Prune(ctx, team.ID); isStoreFault(err) {
+		if err := s.cfg.Journal.Prune(ctx, team.ID); journal.IsFault(err) {
 			return err
 		} else if err != nil {
 			s.cfg.Log.Warn("old rows were not dropped; the next hour tries again", "team", team.ID, "error", err)

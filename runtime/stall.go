@@ -97,18 +97,13 @@ func (s *Supervisor) cutEnded(ctx context.Context) {
 func (s *Supervisor) persist(ctx context.Context, f func() error) error {
 	for {
 		err := f()
-		if !isStoreFault(err) || s.isDraining() {
+		if !journal.IsFault(err) || s.isDraining() {
 			return err
 		}
 		if s.awaitStore(ctx) != nil {
 			return err
 		}
 	}
-}
-
-// isStoreFault tells errors after which the same is tried again once the store has recovered.
-func isStoreFault(err error) bool {
-	return errdefs.Is(err, errdefs.StoreStalled) || errdefs.Is(err, errdefs.OutcomeUnknown)
 }
 
 // awaitStore waits until the store commits again; an error when the daemon stops or ctx ends first.

@@ -95,7 +95,7 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 	reach := sync.OnceFunc(func() { close(s.reachable) })
 	err := s.persist(ctx, func() error {
 		err := s.recover(ctx)
-		if isStoreFault(err) {
+		if journal.IsFault(err) {
 			s.cfg.Log.Warn("the recovery waits for the store; until then only reads are served", "error", err)
 			reach() // it may take until somebody makes room on the disk, and has to be seen
 		}

@@ -155,5 +155,5 @@ func unanswered(c pendingCall, started bool) *task.ToolResult {
 
 // isOurs tells errors of the store, or of this loop's end, which no answer to the model can cover.
 func isOurs(err error) bool {
-	return errors.Is(err, ErrGone) || errdefs.Is(err, errdefs.StoreStalled) || errdefs.Is(err, errdefs.OutcomeUnknown)
+	return errors.Is(err, ErrGone) || journal.IsFault(err)
 }

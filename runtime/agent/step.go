@@ -149,10 +149,8 @@ func (a *Agent) callFailed(ctx context.Context, live *liveCall, err error) (bool
 	return true, a.end(ctx, nil, task.Usage{}, finish)
 }
 
-// estimate is the usage of a call that was cut short, whose provider no longer tells: four bytes a token, as the model's
-// adapter counts when a provider never tells.
+// estimate is the usage of a call that was cut short, whose provider no longer tells.
 func (a *Agent) estimate(answered int) task.Usage {
-	const bytesPerToken = 4
 	asked := 0
 	for _, m := range a.History.Messages {
 		asked += len(m.Text)
@@ -160,7 +158,7 @@ func (a *Agent) estimate(answered int) task.Usage {
 			asked += len(c.Arguments)
 		}
 	}
-	return task.Usage{InputTokens: int64(asked / bytesPerToken), OutputTokens: int64(answered / bytesPerToken)}
+	return task.Usage{InputTokens: model.EstimateTokens(asked), OutputTokens: model.EstimateTokens(answered)}
 }
 
 // oneLine is an error's sentence for people, never its cause.

@@ -97,6 +97,11 @@ func (s *stall) room() int {
 	return min(s.need, store.MaxBatch)
 }
 
+// IsFault tells errors that begin a stall: the same is to be tried again, from what is on disk, once Recovered returns.
+func IsFault(err error) bool {
+	return errdefs.Is(err, errdefs.StoreStalled) || errdefs.Is(err, errdefs.OutcomeUnknown)
+}
+
 // stallable is a store whose faults begin a stall, whatever call they show at: a reader that meets one must not spin.
 // While it is stalled, commits are not even tried.
 type stallable struct {
@@ -106,7 +111,7 @@ type stallable struct {
 
 // note begins a stall when err says so, and gives err. size is that of a batch which failed, 0 for a read.
 func (s stallable) note(err error, size int) error {
-	if errdefs.Is(err, errdefs.StoreStalled) || errdefs.Is(err, errdefs.OutcomeUnknown) {
+	if IsFault(err) {
 		s.stall.begin(err, size)
 	}
 	return err

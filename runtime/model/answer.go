@@ -121,10 +121,13 @@ func opens(f fragment, last *openCall) bool {
 // tokens is a number of the provider's within bounds: budgets are counted with it.
 func tokens(said float64) int64 { return int64(min(max(said, 0), mostOfTokens)) }
 
+// EstimateTokens is how many tokens so many bytes are taken for when no provider counts them.
+func EstimateTokens(bytes int) int64 { return int64(bytes+bytesAToken-1) / bytesAToken }
+
 // estimate fills in what the provider did not count, so that a budget of tokens ends with every provider.
 func (u Usage) estimate(sent, received int) Usage {
-	u.InputTokens = cmp.Or(u.InputTokens, int64(sent+bytesAToken-1)/bytesAToken)
-	u.OutputTokens = cmp.Or(u.OutputTokens, int64(received+bytesAToken-1)/bytesAToken)
+	u.InputTokens = cmp.Or(u.InputTokens, EstimateTokens(sent))
+	u.OutputTokens = cmp.Or(u.OutputTokens, EstimateTokens(received))
 	return u
 }
 

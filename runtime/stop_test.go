@@ -46,6 +46,7 @@ func TestWrapUpFinishesTheStepAndReports(t *testing.T) {
 }
 
 // proves T1, O5: CANCEL keeps the text that had come.
+// case OUT-4: what was stopped gives its id, its partial output and its usage.
 func TestCancelKeepsPartialText(t *testing.T) {
 	said := make(chan bool, 1)
 	h := newHouse(t, func(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
@@ -59,7 +60,7 @@ func TestCancelKeepsPartialText(t *testing.T) {
 	id := h.spawn("x")
 	<-said
 	h.must(h.stopTask(id, task.Cancel))
-	if r := h.ended(id, task.Killed, task.StoppedByClient); r.Summary != "half a thought" {
+	if r := h.ended(id, task.Killed, task.StoppedByClient); r.TaskID != id || r.Summary != "half a thought" {
 		t.Errorf("result: %+v", r)
 	}
 	entries := h.entries(id)

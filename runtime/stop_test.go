@@ -121,8 +121,9 @@ func TestStopOfADeafToolEscalates(t *testing.T) {
 		if took := time.Since(began); took != 5*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		if !slices.Equal(levels, []task.StopLevel{task.WrapUp, task.Cancel, task.Kill}) {
-			t.Errorf("levels told: %v", levels)
+		// KILL is told once or twice: while the record still lives, if the watch is that quick, and with its end.
+		if got := slices.Compact(levels); !slices.Equal(got, []task.StopLevel{task.WrapUp, task.Cancel, task.Kill}) {
+			t.Errorf("levels told: %v", got)
 		}
 		h.ended(id, task.Killed, task.StoppedByClient)
 		h.counts(0, 0) // it may still return

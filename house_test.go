@@ -45,13 +45,17 @@ func house() map[string]room {
 		"runtime/sandbox":      {nouns},
 		"runtime/tool":         {nouns, "runtime/model", "runtime/sandbox"},
 		"runtime/view":         {nouns, "runtime/journal"},
+		"runtime/definition":   {nouns},
 		"runtime/agent":        {nouns, "runtime/journal", "runtime/model", "runtime/sandbox", "runtime/tool"},
 		"runtime": {
-			nouns, "runtime/journal", "runtime/agent", "runtime/model", "runtime/sandbox", "runtime/tool", "runtime/view",
+			nouns, "runtime/journal", "runtime/agent", "runtime/definition", "runtime/model", "runtime/sandbox", "runtime/tool",
+			"runtime/view",
 		},
 
-		"server/auth":    {nouns},
-		"server":         {nouns, wire, "server/auth", "runtime", "runtime/model", "runtime/tool", "runtime/view"},
+		"server/auth": {nouns},
+		"server": {
+			nouns, wire, "server/auth", "runtime", "runtime/definition", "runtime/model", "runtime/tool", "runtime/view",
+		},
 		"server/gateway": {wire, "server/auth"},
 
 		"internal/errdefs":   {},

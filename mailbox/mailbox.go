@@ -5,6 +5,8 @@ package mailbox
 import (
 	"slices"
 	"time"
+
+	"github.com/agentd-dev/agentd/runtime/task"
 )
 
 // Limits of mail.
@@ -32,8 +34,14 @@ func (u Unread) Fits(text string) bool {
 	return u.Messages < MaxUnread && u.Bytes+int64(len(text)) <= MaxUnreadBytes
 }
 
-// FromUser is the sender of a client's mail (N5).
-const FromUser = "user"
+// Who sends what no agent does (N5).
+const (
+	FromUser   = "user"   // a client's mail
+	FromDaemon = "daemon" // notices
+)
+
+// NoticeSize is what a notice counts as when a boundary takes it, in bytes: at most so long is its text then.
+const NoticeSize = 8 << 10
 
 // Message is one piece of accepted mail.
 type Message struct {
@@ -42,6 +50,26 @@ type Message struct {
 	From string
 	Text string
 	Sent time.Time
+
+	// About makes it a notice of the daemon that this task has ended, for the one that spawned it. Its text is made when
+	// it is taken; until then it counts nothing in the bounds (M11).
+	About task.ID
+}
+
+// Size is what the message counts as, in bytes, in the bounds of a mailbox.
+func (m Message) Size() int {
+	if m.About != "" {
+		return 0
+	}
+	return len(m.Text)
+}
+
+// takeSize is what it counts as when it is taken.
+func (m Message) takeSize() int {
+	if m.About != "" {
+		return NoticeSize
+	}
+	return len(m.Text)
 }
 
 // Box tells what of a mailbox's log was taken. The zero Box has taken nothing.
@@ -67,10 +95,10 @@ func Take(b Box, mail []Message) ([]Message, Box) {
 			next.Low = m.Pos
 			continue
 		}
-		if len(taken) == MaxTake || (len(taken) > 0 && bytes+len(m.Text) > MaxTakeBytes) {
+		if len(taken) == MaxTake || (len(taken) > 0 && bytes+m.takeSize() > MaxTakeBytes) {
 			break
 		}
-		taken, bytes = append(taken, m), bytes+len(m.Text)
+		taken, bytes = append(taken, m), bytes+m.takeSize()
 		next.Low = m.Pos
 	}
 	for _, pos := range b.Taken {
@@ -79,6 +107,21 @@ func Take(b Box, mail []Message) ([]Message, Box) {
 		}
 	}
 	return taken, next
+}
+
+// Settle takes the notices about tasks whose end the recipient learned in another way (R6), and gives the box after it.
+// The mail after b.Low is given in order, as far as it is known.
+func Settle(b Box, mail []Message, about []task.ID) ([]Message, Box) {
+	next := Box{Low: b.Low, Taken: slices.Clone(b.Taken)}
+	var settled []Message
+	for _, m := range mail {
+		if m.About != "" && slices.Contains(about, m.About) && !b.Has(m.Pos) {
+			settled = append(settled, m)
+			next.Taken = append(next.Taken, m.Pos)
+		}
+	}
+	slices.Sort(next.Taken)
+	return settled, next
 }
 
 // State is how far a message has come.

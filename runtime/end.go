@@ -37,11 +37,11 @@ func (s *Supervisor) finish(ctx context.Context, row journal.Row[task.Task], fin
 	if err != nil {
 		return err
 	}
-	report, changes, err := s.conclude(ctx, row.Value)
+	left, err := s.conclude(ctx, row.Value)
 	if err != nil {
 		s.cfg.Log.Error("transcript can't be read for the result", "task", row.Value.ID, "error", err)
 	}
-	b.EndTask(row, after, report, changes)
+	b.EndTask(row, after, left)
 	req.put(b)
 	if err := s.commit(ctx, b); err != nil {
 		return err
@@ -51,12 +51,19 @@ func (s *Supervisor) finish(ctx context.Context, row journal.Row[task.Task], fin
 }
 
 // conclude reads the transcript of a task that may have failed over that very transcript.
-func (s *Supervisor) conclude(ctx context.Context, t task.Task) (report task.Report, changes []string, err error) {
+func (s *Supervisor) conclude(ctx context.Context, t task.Task) (left task.Conclusion, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			report, changes, err = task.Report{Summary: task.NoSummary}, nil, fmt.Errorf("panic: %v", v)
+			left, err = task.Conclusion{Report: task.Report{Summary: task.NoSummary}}, fmt.Errorf("panic: %v", v)
 		}
 	}()
+	switch t.Kind {
+	case task.Shell:
+		return s.concludeShell(ctx, t)
+	case task.Group:
+		return s.concludeGroup(ctx, t)
+	case task.Subagent:
+	}
 	return agent.Conclude(ctx, s.cfg.Journal, t)
 }
 

@@ -150,7 +150,7 @@ func (c client) spawn(request, prompt string, parent task.ID) (id task.ID) {
 	c.h.t.Helper()
 	c.insist("spawn", func() (err error) {
 		id, err = c.h.sup.Spawn(context.Background(), task.Assignment{
-			RequestID: request, Caller: "test", From: "user", Workspace: c.h.workspace, Prompt: prompt, Parent: parent,
+			RequestID: request, Caller: "test", From: "user", Workspace: c.h.workspace, AgentSpec: task.AgentSpec{Prompt: prompt}, Parent: parent,
 		})
 		return err
 	})
@@ -196,7 +196,7 @@ func TestManyUnknownCommitsAreTakenUpOnce(t *testing.T) {
 		before := bent.scans.get("live")
 		for range many {
 			go func() {
-				_, err := h.sup.Spawn(context.Background(), task.Assignment{From: "user", Workspace: h.workspace, Prompt: "x"})
+				_, err := h.sup.Spawn(context.Background(), task.Assignment{From: "user", Workspace: h.workspace, AgentSpec: task.AgentSpec{Prompt: "x"}})
 				if !errdefs.Is(err, errdefs.OutcomeUnknown) {
 					t.Errorf("spawn: %v", err)
 				}
@@ -229,7 +229,7 @@ func TestStalledStoreRefusesAndKeeps(t *testing.T) {
 		for what, err := range map[string]error{
 			"send": h.send(id, "x"),
 			"spawn": func() error {
-				_, err := h.sup.Spawn(context.Background(), task.Assignment{From: "user", Workspace: h.workspace, Prompt: "x"})
+				_, err := h.sup.Spawn(context.Background(), task.Assignment{From: "user", Workspace: h.workspace, AgentSpec: task.AgentSpec{Prompt: "x"}})
 				return err
 			}(),
 		} {
@@ -282,7 +282,7 @@ func TestRecoveryThatIsStalledCanBeSeen(t *testing.T) {
 		if h.journal.Stalled() == nil {
 			t.Error("the stall is not to be seen")
 		}
-		_, spawn := h.sup.Spawn(context.Background(), task.Assignment{From: "user", Workspace: h.workspace, Prompt: "x"})
+		_, spawn := h.sup.Spawn(context.Background(), task.Assignment{From: "user", Workspace: h.workspace, AgentSpec: task.AgentSpec{Prompt: "x"}})
 		stop := h.sup.Stop(context.Background(), runtime.StopRequest{TaskID: id, Level: task.Kill},
 			func(runtime.StopProgress) error { return nil })
 		for what, err := range map[string]error{"spawn": spawn, "send": h.send(id, "x"), "stop": stop} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime"
+	"github.com/agentd-dev/agentd/runtime/definition"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/sandbox"
@@ -113,11 +114,12 @@ func (h *house) start() {
 		processes = box
 	}
 	live := view.NewLive()
-	h.view = view.New(h.journal, live, time.Now)
+	h.view = view.New(h.journal, live, func(id task.ID) int { return h.sup.QueuePosition(id) }, time.Now)
 	h.sup = runtime.New(runtime.Config{
 		Journal: h.journal, Model: strict{h.t, h.model}, DefaultModel: "test", ModelHint: "set --model",
 		Tools: tool.NewSet(append(tool.Builtin(), h.tools...)...), Processes: processes, View: h.view, Live: live,
-		Workspaces: h.roots, MaxRunning: h.running, Now: time.Now, Log: log,
+		Workspaces: h.roots, MaxRunning: h.running, MaxShells: 4, MaxDepth: task.MaxDepth, MaxItems: task.MaxItems,
+		MaxAtOnce: task.DefaultAtOnce, Definitions: definition.New(), Now: time.Now, Log: log,
 	})
 	var parts sync.WaitGroup
 	journalCtx, stopJournal := context.WithCancel(context.Background())
@@ -176,7 +178,7 @@ func (h *house) spawnBy(
 	spawn func(context.Context, task.Assignment) (task.ID, error), prompt string, more []func(*task.Assignment),
 ) task.ID {
 	h.t.Helper()
-	a := task.Assignment{From: "user", Caller: "test", Workspace: h.workspace, Prompt: prompt}
+	a := task.Assignment{From: "user", Caller: "test", Workspace: h.workspace, AgentSpec: task.AgentSpec{Prompt: prompt}}
 	for _, m := range more {
 		m(&a)
 	}

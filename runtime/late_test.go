@@ -152,7 +152,7 @@ func TestTurnsEndIsOneCommit(t *testing.T) {
 				h.must(err)
 				used, err := h.journal.Usage(context.Background(), row.Value.Team, id)
 				h.must(err)
-				report, _, resultErr := h.journal.Result(context.Background(), row.Value.Team, id)
+				left, resultErr := h.journal.Result(context.Background(), row.Value.Team, id)
 				said := false
 				for _, e := range h.entries(id) {
 					if a, ok := e.Body.(*task.Assistant); ok {
@@ -161,7 +161,7 @@ func TestTurnsEndIsOneCommit(t *testing.T) {
 				}
 				got := []bool{
 					said, row.Value.State == task.Completed, used.Turns == 1, used.Steps == 2,
-					resultErr == nil && report.Summary == "the last word",
+					resultErr == nil && left.Summary == "the last word",
 				}
 				for _, there := range got {
 					if there != got[0] {

@@ -60,17 +60,17 @@ func (s *Supervisor) runOnce(ctx context.Context, l *loop, alone bool) (err erro
 			err = &panicked{value: v, stack: debug.Stack()}
 		}
 	}()
-	a, err := s.start(context.WithoutCancel(ctx), l, alone) // one that is being stopped starts, to write its end
+	w, err := s.start(context.WithoutCancel(ctx), l, alone) // one that is being stopped starts, to write its end
 	if err != nil {
 		return err
 	}
-	defer func() { _ = a.Scope.Files.Close() }() // directories only: nothing can be lost
-	if a.Task.Stop != nil && a.Task.Stop.Level >= task.Cancel {
+	defer w.close()
+	if w.task.Stop != nil && w.task.Stop.Level >= task.Cancel {
 		stopped, cancel := context.WithCancelCause(ctx)
 		cancel(errStopped)
 		ctx = stopped
 	}
-	return a.Run(ctx)
+	return w.run(ctx)
 }
 
 // settle does what the end of a loop demands. Its own error is the store's, or one that nothing can be done about.
@@ -90,7 +90,7 @@ func (s *Supervisor) settle(ctx context.Context, id task.ID, err error) error {
 		return err
 	case errors.As(err, &p):
 		s.cfg.Log.Error("task panicked", "task", id, "panic", p.value, "stack", string(p.stack))
-		return s.fail(ctx, id, task.Panic, "the agent's loop failed inside the daemon")
+		return s.fail(ctx, id, task.Panic, "the task's loop failed inside the daemon")
 	}
 	s.cfg.Log.Error("task could not be run", "task", id, "error", err)
 	return s.startFailed(ctx, id, err)

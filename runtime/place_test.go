@@ -20,7 +20,7 @@ func in(dir string) func(*task.Assignment) { return func(a *task.Assignment) { a
 // refused spawns what must be refused.
 func (h *house) refused(why errdefs.Reason, more ...func(*task.Assignment)) {
 	h.t.Helper()
-	a := task.Assignment{From: "user", Caller: "test", Workspace: h.workspace, Prompt: "x"}
+	a := task.Assignment{From: "user", Caller: "test", Workspace: h.workspace, AgentSpec: task.AgentSpec{Prompt: "x"}}
 	for _, m := range more {
 		m(&a)
 	}
@@ -142,7 +142,7 @@ func TestLimits(t *testing.T) {
 		{"budget.wall_time", func(a *task.Assignment) { a.Budget.WallTime = -1 }},
 		{"request_id", func(a *task.Assignment) { a.RequestID = long(257) }},
 	} {
-		a := task.Assignment{From: "user", Workspace: h.workspace, Prompt: "x"}
+		a := task.Assignment{From: "user", Workspace: h.workspace, AgentSpec: task.AgentSpec{Prompt: "x"}}
 		c.bad(&a)
 		_, err := h.sup.Spawn(context.Background(), a)
 		if e := errdefs.As(err); err == nil || e.Kind != errdefs.InvalidArgument || e.Field != c.field {
@@ -210,13 +210,13 @@ func TestInputs(t *testing.T) {
 // Run waits for the result.
 func TestRun(t *testing.T) {
 	h := newHouse(t, play(text("done")), inBubble)
-	r, err := h.sup.Run(context.Background(), task.Assignment{From: "user", Workspace: h.workspace, Prompt: "x"})
+	r, err := h.sup.Run(context.Background(), task.Assignment{From: "user", Workspace: h.workspace, AgentSpec: task.AgentSpec{Prompt: "x"}})
 	if err != nil || r.State != task.Completed || r.Summary != "done" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := h.sup.Run(ctx, task.Assignment{From: "user", Workspace: h.workspace, Prompt: "x"}); err == nil {
+	if _, err := h.sup.Run(ctx, task.Assignment{From: "user", Workspace: h.workspace, AgentSpec: task.AgentSpec{Prompt: "x"}}); err == nil {
 		t.Error("a canceled wait gave a result")
 	}
 	for i := range 2 { // the work of the canceled call goes on

@@ -185,6 +185,9 @@ func (s *Supervisor) resumeNow(ctx context.Context, id task.ID) error {
 // backoff, alone. One that took the daemon down while it was alone is parked.
 func (s *Supervisor) resume(ctx context.Context, f found) error {
 	t := f.row.Value
+	if t.Kind == task.Shell && !f.queued() {
+		return s.shellLost(ctx, t)
+	}
 	live, err := s.restarted(ctx, f)
 	if err != nil {
 		return err
@@ -207,7 +210,9 @@ func (s *Supervisor) resume(ctx context.Context, f found) error {
 	case !errdefs.Is(err, errdefs.RecordNotFound):
 		return err
 	}
-	s.enqueue(t.ID)
+	if !waitsForGroup(t) {
+		s.enqueue(t.Team, t.ID)
+	}
 	return nil
 }
 

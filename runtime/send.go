@@ -51,6 +51,10 @@ func (s *Supervisor) Send(ctx context.Context, req SendRequest) (messageID strin
 		if found, known, err := s.first(ctx, row.Value.Team, r); err != nil || known {
 			return found.MessageID, err
 		}
+		if kind := row.Value.Kind; kind != task.Subagent {
+			return "", errdefs.New(errdefs.FailedPrecondition, errdefs.NotARecipient, string(to),
+				"task %s is no agent and takes no mail; a group's children do", to)
+		}
 		live, err := s.cfg.Journal.Live(ctx, row.Value.Team, to)
 		if errdefs.Is(err, errdefs.RecordNotFound) || row.Value.State == task.Stopping {
 			return "", notReceiving(row.Value)

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -9,14 +10,35 @@ import (
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
+// pool is the slots that the tasks of one kind share.
+type pool struct {
+	limit int
+	used  int
+	back  []comeback // waits for a slot again, and goes first
+	queue fairQueue
+}
+
+// newPools makes the pools by kind. A group needs no slot: it only follows its children, who have theirs.
+func newPools(running, shells int) map[task.Kind]*pool {
+	limits := map[task.Kind]int{task.Subagent: running, task.Shell: shells, task.Group: math.MaxInt}
+	pools := map[task.Kind]*pool{}
+	for kind, limit := range limits {
+		pools[kind] = &pool{limit: limit, queue: newFairQueue()}
+	}
+	return pools
+}
+
+func (p *pool) free() bool { return p.used < p.limit }
+
 // loop is a task's goroutine.
 type loop struct {
 	id     task.ID
+	pool   *pool
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the goroutine returns
 
 	// What follows is guarded by the supervisor's mu.
-	slot   bool                     // it holds one of the MaxRunning slots
+	slot   bool                     // it holds one of the pool's slots
 	cut    bool                     // its ctx was ended by a stop
 	ended  time.Time                // since when the task is terminal although the goroutine has not returned; zero: it is not
 	killed map[sandbox.Process]bool // processes killed since it was cut
@@ -28,38 +50,53 @@ type comeback struct {
 	turn chan struct{} // closed when it has the slot
 }
 
-// enqueue lets a task run as soon as a slot is free. It is a hint: the store knows what is unfinished.
-func (s *Supervisor) enqueue(id task.ID) {
+// enqueue lets a task run as soon as a slot is free.
+func (s *Supervisor) enqueue(team string, id task.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Contains(s.queue, id) {
-		s.queue = append(s.queue, id)
-	}
-	s.dispatch()
+	p := s.pools[id.Kind()]
+	p.queue.push(team, id)
+	s.dispatch(p)
 }
 
 // dispatch hands out free slots: first to loops that come back, then to queued tasks. The caller holds mu.
-func (s *Supervisor) dispatch() {
-	for s.used < s.cfg.MaxRunning && len(s.back) > 0 {
-		next := s.back[0]
-		s.back = s.back[1:]
-		s.give(next.loop)
+func (s *Supervisor) dispatch(p *pool) {
+	for p.free() && len(p.back) > 0 {
+		next := p.back[0]
+		p.back = p.back[1:]
+		next.loop.give()
 		close(next.turn)
 	}
-	for s.used < s.cfg.MaxRunning && len(s.queue) > 0 && !s.held && !s.stopped && s.launch != nil {
-		id := s.queue[0]
-		s.queue = s.queue[1:]
+	for p.free() && p.queue.len() > 0 && !s.held && !s.stopped && s.launch != nil {
+		id := p.queue.pop()
 		if s.loops[id] == nil { // else it runs already
 			s.startLoop(id, false)
 		}
 	}
 }
 
+// dispatchAll hands out all free slots. The caller holds mu.
+func (s *Supervisor) dispatchAll() {
+	for _, p := range s.pools {
+		s.dispatch(p)
+	}
+}
+
+// QueuePosition is a queued task's place among those of its kind, 1 for the next one; 0 when it does not wait for a slot.
+func (s *Supervisor) QueuePosition(id task.ID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pools[id.Kind()]; p != nil {
+		return p.queue.position(id)
+	}
+	return 0
+}
+
 // startLoop gives a task its loop and a slot. The caller holds mu.
 func (s *Supervisor) startLoop(id task.ID, alone bool) *loop {
-	l := &loop{id: id, done: make(chan struct{}), killed: map[sandbox.Process]bool{}}
+	l := &loop{id: id, pool: s.pools[id.Kind()], done: make(chan struct{}), killed: map[sandbox.Process]bool{}}
 	s.loops[id] = l
-	s.give(l)
+	l.give()
 	s.launch(l, alone)
 	return l
 }
@@ -82,18 +119,18 @@ func (s *Supervisor) launcher(work context.Context) func(l *loop, alone bool) {
 	}
 }
 
-// give makes a loop the holder of a slot. The caller holds mu.
-func (s *Supervisor) give(l *loop) {
+// give makes the loop the holder of a slot. The caller holds the supervisor's mu.
+func (l *loop) give() {
 	l.slot = true
-	s.used++
+	l.pool.used++
 }
 
 // release takes a loop's slot back, if it holds one. The caller holds mu.
 func (s *Supervisor) release(l *loop) {
 	if l.slot {
 		l.slot = false
-		s.used--
-		s.dispatch()
+		l.pool.used--
+		s.dispatch(l.pool)
 	}
 }
 
@@ -105,8 +142,8 @@ func (s *Supervisor) acquire(ctx context.Context, l *loop) error {
 		return nil
 	}
 	turn := make(chan struct{})
-	s.back = append(s.back, comeback{l, turn})
-	s.dispatch()
+	l.pool.back = append(l.pool.back, comeback{l, turn})
+	s.dispatch(l.pool)
 	s.mu.Unlock()
 	select {
 	case <-turn:
@@ -115,7 +152,7 @@ func (s *Supervisor) acquire(ctx context.Context, l *loop) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.back = slices.DeleteFunc(s.back, func(c comeback) bool { return c.turn == turn })
+	l.pool.back = slices.DeleteFunc(l.pool.back, func(c comeback) bool { return c.turn == turn })
 	return context.Cause(ctx) // a slot that came meanwhile is released with the loop
 }
 

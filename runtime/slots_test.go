@@ -178,7 +178,7 @@ func TestDrain(t *testing.T) {
 		if took := time.Since(began); took != 10*time.Second {
 			t.Errorf("the stop took %v", took)
 		}
-		if _, err := h.sup.Spawn(context.Background(), task.Assignment{Workspace: h.workspace, Prompt: "x"}); err == nil {
+		if _, err := h.sup.Spawn(context.Background(), task.Assignment{Workspace: h.workspace, AgentSpec: task.AgentSpec{Prompt: "x"}}); err == nil {
 			t.Error("a stopped daemon takes a spawn")
 		}
 		h.start()

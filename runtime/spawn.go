@@ -3,10 +3,7 @@ package runtime
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/grant"
@@ -15,23 +12,6 @@ import (
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/view"
 )
-
-// Limits of a spawn (N8).
-const (
-	maxPrompt   = 256 << 10 // bytes of the prompt and the inputs together
-	maxInputs   = 32        // named texts
-	maxName     = 64        // bytes of a named text's name
-	maxLine     = 1 << 10   // bytes of a line for people
-	maxMaxSteps = 1000      // model calls a turn
-	maxWallTime = 365 * 24 * time.Hour
-)
-
-func tooLarge(field string, size, limit int) error {
-	return &errdefs.Error{
-		Kind: errdefs.InvalidArgument, Reason: errdefs.TooLarge, Subject: field, Field: field,
-		Message: fmt.Sprintf("%s: it has %d bytes; the limit is %d", field, size, limit),
-	}
-}
 
 // Run spawns an assignment and waits for its result: the one typed entry for host code and tools. The task goes on when
 // ctx ends.
@@ -85,7 +65,7 @@ func (s *Supervisor) spawn(ctx context.Context, a task.Assignment, attach bool) 
 			if attach {
 				s.attach(id)
 			}
-			s.enqueue(id)
+			s.enqueue(team.ID, id)
 		}
 		return id, err
 	}
@@ -99,153 +79,105 @@ func (s *Supervisor) admit(ctx context.Context, a task.Assignment) (roster.Team,
 	return s.place(ctx, a)
 }
 
-// check refuses what is wrong with an assignment by itself.
-func (s *Supervisor) check(a task.Assignment) error {
-	switch {
-	case strings.TrimSpace(a.Prompt) == "":
-		return errdefs.BadField("prompt", "must not be empty; say what is to be done")
-	case len(a.Inputs) > maxInputs:
-		return errdefs.BadField("inputs", "there are %d; the limit is %d", len(a.Inputs), maxInputs)
-	case len(a.Description) > maxLine:
-		return tooLarge("description", len(a.Description), maxLine)
-	case len(a.Model) > task.MaxModelName:
-		return tooLarge("model", len(a.Model), task.MaxModelName)
-	case a.Agent != "" && a.Agent != DefaultAgent:
-		return errdefs.New(errdefs.NotFound, errdefs.AgentNotFound, a.Agent,
-			"there is no agent definition %q; there is %q", a.Agent, DefaultAgent)
-	case s.cfg.DefaultModel == "":
-		return errdefs.New(errdefs.FailedPrecondition, errdefs.ModelNotConfigured, "", "%s", s.cfg.ModelHint)
-	}
-	size := len(a.Prompt)
-	for i, in := range a.Inputs {
-		size += len(in.Text)
-		field := fmt.Sprintf("inputs[%d]", i)
-		switch {
-		case in.Name == "" || len(in.Name) > maxName:
-			return errdefs.BadField(field+".name", "must be 1 to %d bytes", maxName)
-		case (in.Text == "") == (in.TaskID == ""):
-			return errdefs.BadField(field, "needs a text or a task_id")
-		}
-	}
-	if size > maxPrompt {
-		return tooLarge("prompt", size, maxPrompt)
-	}
-	if err := checkBudget(a.Budget); err != nil {
-		return err
-	}
-	return checkRequestID(a.RequestID)
-}
-
-func checkBudget(b task.Budget) error {
-	switch {
-	case b.MaxSteps < 0 || b.MaxSteps > maxMaxSteps:
-		return errdefs.BadField("budget.max_steps", "must be 1 to %d, or 0 for %d", maxMaxSteps, task.DefaultMaxSteps)
-	case b.Steps < 0:
-		return errdefs.BadField("budget.steps", "must not be negative; 0 is no bound")
-	case b.Tokens < 0:
-		return errdefs.BadField("budget.tokens", "must not be negative; 0 is no bound")
-	case b.WallTime < 0 || b.WallTime > maxWallTime:
-		return errdefs.BadField("budget.wall_time", "must be 0 to %s; 0 is no bound", maxWallTime)
-	}
-	return nil
-}
-
-// register commits the task with its opening, its request id and its place below its parent.
+// register commits the task with all that belongs to it: those that it runs, its request id and its place below its
+// parent.
 func (s *Supervisor) register(
 	ctx context.Context, a task.Assignment, team roster.Team, workspace string, r *requestRow,
 ) (task.ID, error) {
-	opening, err := s.opening(ctx, a, team)
-	if err != nil {
-		return "", err
-	}
-	n, err := s.cfg.Journal.NextID(ctx, team.ID)
-	if err != nil {
-		return "", err
-	}
 	b := s.cfg.Journal.Batch(team.ID)
-	t := task.Task{
-		ID: task.NewID(task.Subagent, n), Team: team.ID, Kind: task.Subagent, State: task.Queued, Incarnation: 1,
-		Agent: cmp.Or(a.Agent, DefaultAgent), Model: cmp.Or(a.Model, s.cfg.DefaultModel),
-		Description: cmp.Or(a.Description, firstLine(a.Prompt)), Workspace: workspace,
-		Grant: grant.ForWorkspace(workspace, s.cfg.Tools.Names()), Budget: a.Budget,
-		CancelOnDisconnect: a.CancelOnDisconnect, Created: b.Now(),
+	at, err := s.siteOf(ctx, a, team, workspace, b)
+	if err != nil {
+		return "", err
 	}
-	t.Budget.MaxSteps = cmp.Or(t.Budget.MaxSteps, task.DefaultMaxSteps)
-	if a.Parent != "" {
-		if err := s.adopt(ctx, &t, a.Parent, b); err != nil {
+	d, err := s.draft(ctx, at, a)
+	if err != nil {
+		return "", err
+	}
+	d.Task.CallID, d.Task.CancelOnDisconnect = a.CallID, a.CancelOnDisconnect
+	d.Task.Description = cmp.Or(a.Description, d.Task.Description)
+	if a.Group != nil {
+		if err := s.draftItems(ctx, at.below(d.Task), a, &d, b); err != nil {
 			return "", err
 		}
 	}
-	b.CreateTask(t)
-	b.Append(t.ID, &task.Input{From: a.From, Text: opening})
+	b.CreateTask(d, a.From)
 	if r != nil {
-		r.outcome.TaskID = t.ID
+		r.outcome.TaskID = d.Task.ID
 		r.put(b)
 	}
-	return t.ID, s.commit(ctx, b)
+	return d.Task.ID, s.commit(ctx, b)
 }
 
-// adopt makes t a child. The batch holds only while the parent stays as it is, so a stop that comes between finds the
-// child or refuses it (T2).
-func (s *Supervisor) adopt(ctx context.Context, t *task.Task, parent task.ID, b *journal.Batch) error {
-	row, err := s.cfg.Journal.Task(ctx, parent)
+// draft makes the task itself.
+func (s *Supervisor) draft(ctx context.Context, at site, a task.Assignment) (task.Draft, error) {
+	switch {
+	case a.Group != nil:
+		return s.draftGroup(ctx, at, a)
+	case a.Shell != nil:
+		return s.draftShell(ctx, at, a)
+	}
+	return s.draftAgent(ctx, at, a.AgentSpec)
+}
+
+// site is where and below whom new tasks come into being.
+type site struct {
+	team      roster.Team
+	workspace string
+	above     []task.ID   // the parent first
+	grant     grant.Grant // what they may be granted at most
+	byAgent   bool        // an agent's tool call asks for them (P2)
+	batch     *journal.Batch
+}
+
+// below is the site of those that a new group runs.
+func (at site) below(group task.Task) site {
+	at.above = append([]task.ID{group.ID}, at.above...)
+	at.grant = group.Grant
+	return at
+}
+
+// siteOf finds what new tasks may have of their parent. The batch holds only while the parent stays as it is, so a stop
+// that comes between finds the child or refuses it (T2).
+func (s *Supervisor) siteOf(
+	ctx context.Context, a task.Assignment, team roster.Team, workspace string, b *journal.Batch,
+) (site, error) {
+	at := site{team: team, workspace: workspace, byAgent: a.CallID != "", batch: b}
+	if a.Parent == "" {
+		at.grant = s.wholeGrant(workspace)
+		return at, nil
+	}
+	row, err := s.cfg.Journal.Task(ctx, a.Parent)
 	if err != nil {
-		return err
+		return at, err
 	}
 	p := row.Value
-	switch {
-	case p.Team != t.Team:
-		return errdefs.BadField("parent_task_id", "task %s belongs to another team", parent)
-	case p.State.Terminal():
-		return errdefs.New(errdefs.FailedPrecondition, errdefs.TaskEnded, string(parent), "parent %s has ended", parent)
-	case p.State == task.Stopping:
-		return errdefs.New(errdefs.FailedPrecondition, errdefs.TaskStopping, string(parent), "parent %s is stopping", parent)
-	case p.Depth() >= task.MaxDepth:
-		return errdefs.New(errdefs.FailedPrecondition, errdefs.DepthExceeded, string(parent),
-			"parent %s has depth %d; %d is the limit", parent, p.Depth(), task.MaxDepth)
-	case p.Grant.ReadableRoot(t.Workspace) == "" || p.Grant.WritableRoot(t.Workspace) == "":
-		return errdefs.New(errdefs.PermissionDenied, errdefs.WorkspaceNotAllowed, t.Workspace,
-			"parent %s is not granted %s; it is granted %s", parent, t.Workspace, strings.Join(p.Grant.Writable, ", "))
+	if err := s.checkParent(p, team); err != nil {
+		return at, err
 	}
-	t.Parent, t.Ancestors = parent, append([]task.ID{parent}, p.Ancestors...)
-	t.Grant.Tools = slices.DeleteFunc(t.Grant.Tools, func(name string) bool { return !p.Grant.AllowsTool(name) })
+	if at.grant, err = heritage(p, workspace); err != nil {
+		return at, err
+	}
+	at.above = append([]task.ID{p.ID}, p.Ancestors...)
 	b.GuardTask(row)
-	return nil
+	return at, nil
 }
 
-// opening is the assignment as the agent reads it: the prompt, then each input under its heading.
-func (s *Supervisor) opening(ctx context.Context, a task.Assignment, team roster.Team) (string, error) {
-	text := a.Prompt
-	for i, in := range a.Inputs {
-		body := in.Text
-		if in.TaskID != "" {
-			summary, err := s.summary(ctx, in.TaskID, team, fmt.Sprintf("inputs[%d].task_id", i))
-			if err != nil {
-				return "", err
-			}
-			body = summary
-		}
-		text += fmt.Sprintf("\n\n## %s\n\n%s", in.Name, body)
-	}
-	if len(text) > maxPrompt+maxInputs*maxName {
-		return "", tooLarge("inputs", len(text), maxPrompt)
-	}
-	return text, nil
-}
-
-// summary is what an ended task of the same team concluded.
-func (s *Supervisor) summary(ctx context.Context, id task.ID, team roster.Team, field string) (string, error) {
-	row, err := s.cfg.Journal.Task(ctx, id)
+// checkParent refuses a parent that can't have children, or no more.
+func (s *Supervisor) checkParent(p task.Task, team roster.Team) error {
 	switch {
-	case err != nil:
-		return "", err
-	case row.Value.Team != team.ID:
-		return "", errdefs.BadField(field, "task %s belongs to another team", id)
-	case !row.Value.State.Terminal():
-		return "", errdefs.BadField(field, "task %s has not ended yet", id)
+	case p.Team != team.ID:
+		return errdefs.BadField("parent_task_id", "task %s belongs to another team", p.ID)
+	case p.Kind != task.Subagent:
+		return errdefs.BadField("parent_task_id", "task %s is no agent; only an agent can be a parent", p.ID)
+	case p.State.Terminal():
+		return errdefs.New(errdefs.FailedPrecondition, errdefs.TaskEnded, string(p.ID), "parent %s has ended", p.ID)
+	case p.State == task.Stopping:
+		return errdefs.New(errdefs.FailedPrecondition, errdefs.TaskStopping, string(p.ID), "parent %s is stopping", p.ID)
+	case p.Depth() >= s.cfg.MaxDepth || p.Grant.Depth < 1:
+		return errdefs.New(errdefs.FailedPrecondition, errdefs.DepthExceeded, string(p.ID),
+			"parent %s has depth %d and may have no task below it; %d levels are the limit", p.ID, p.Depth(), s.cfg.MaxDepth)
 	}
-	report, _, err := s.cfg.Journal.Result(ctx, team.ID, id)
-	return report.Summary, err
+	return nil
 }
 
 // firstLine is the start of a prompt as a description.

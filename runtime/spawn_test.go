@@ -53,7 +53,7 @@ func TestSpawnIsRetriedUnderItsRequestID(t *testing.T) {
 		t.Errorf("the retry after a restart made %s, not %s", again, first)
 	}
 	_, err := h.sup.Spawn(context.Background(), task.Assignment{
-		From: "user", Caller: "test", Workspace: h.workspace, Prompt: "another", RequestID: "r1",
+		From: "user", Caller: "test", Workspace: h.workspace, AgentSpec: task.AgentSpec{Prompt: "another"}, RequestID: "r1",
 	})
 	if !errdefs.Is(err, errdefs.RequestIDReused) {
 		t.Errorf("another body: %v", err)
@@ -82,7 +82,7 @@ func TestRetryOutlivesWhatTheSpawnNeeded(t *testing.T) {
 		t.Errorf("with other roots the retry made %s, not %s", again, first)
 	}
 	_, err := h.sup.Spawn(context.Background(), task.Assignment{
-		From: "user", Caller: "test", Workspace: dir, Prompt: "another", RequestID: "r1",
+		From: "user", Caller: "test", Workspace: dir, AgentSpec: task.AgentSpec{Prompt: "another"}, RequestID: "r1",
 	})
 	if !errdefs.Is(err, errdefs.WorkspaceNotAllowed) {
 		t.Errorf("another body: %v", err)

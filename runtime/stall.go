@@ -77,8 +77,8 @@ func (s *Supervisor) takeUpTeam(ctx context.Context, team roster.Team) error {
 				return err
 			}
 		}
-		if f.queued() {
-			s.enqueue(t.ID)
+		if f.queued() && !waitsForGroup(t) {
+			s.enqueue(t.Team, t.ID)
 		}
 	}
 	return nil

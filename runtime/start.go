@@ -17,49 +17,70 @@ import (
 // to blame when that life ends.
 const noLoop = 0
 
+// work is a task's loop, started and ready to run.
+type work struct {
+	task  task.Task // as the start's commit left it
+	run   func(ctx context.Context) error
+	close func() // gives back what it holds; called once, after run
+}
+
 // start makes a loop for the task and writes its start. All that can fail is done before the commit that says RUNNING
 // (S2).
-func (s *Supervisor) start(ctx context.Context, l *loop, alone bool) (*agent.Agent, error) {
+func (s *Supervisor) start(ctx context.Context, l *loop, alone bool) (work, error) {
 	row, _, err := s.living(ctx, l.id)
 	if err != nil {
-		return nil, err
+		return work{}, err
 	}
-	t := row.Value
+	spec, err := s.cfg.Journal.Spec(ctx, row.Value.Team, l.id)
+	if err != nil {
+		return work{}, err
+	}
+	switch row.Value.Kind {
+	case task.Shell:
+		return s.startShell(ctx, l, row.Value, spec, alone)
+	case task.Group:
+		return s.startGroup(ctx, l, row.Value, spec, alone)
+	case task.Subagent:
+	}
+	return s.startAgent(ctx, l, row.Value, spec, alone)
+}
+
+func (s *Supervisor) startAgent(ctx context.Context, l *loop, t task.Task, spec task.Spec, alone bool) (work, error) {
 	team, err := s.cfg.Journal.Team(ctx, t.Team)
 	if err != nil {
-		return nil, err
+		return work{}, err
 	}
 	above, err := s.above(ctx, t)
 	if err != nil {
-		return nil, err
+		return work{}, err
 	}
-	history, err := agent.Load(ctx, s.cfg.Journal, t, agent.SystemPrompt(t, team.Name))
+	history, err := agent.Load(ctx, s.cfg.Journal, t, agent.SystemPrompt(t, spec, team.Name))
 	if err != nil {
-		return nil, err
+		return work{}, err
 	}
 	files, err := sandbox.OpenRoots(t.Workspace, t.Grant)
 	if err != nil {
-		return nil, err
+		return work{}, err
 	}
 	a := &agent.Agent{
 		Journal: s.cfg.Journal, Model: s.cfg.Model, Tools: s.cfg.Tools, Slots: pauser{s, l}, Draining: s.draining,
-		Now: s.cfg.Now, Log: s.cfg.Log, History: history, Above: above,
+		Now: s.cfg.Now, Log: s.cfg.Log, Spec: spec, History: history, Above: above,
 		Deltas: func(d task.Delta) { s.cfg.Live.Publish(l.id, d) },
 	}
 	if a.Task, a.LiveRev, err = s.commitStart(ctx, l.id, alone); err != nil {
 		_ = files.Close() // only read so far
-		return nil, err
+		return work{}, err
 	}
 	owner := sandbox.Owner{TaskID: string(l.id), TeamID: t.Team, Start: a.Task.Start}
 	a.Scope = &tool.Scope{
 		Workspace: t.Workspace, Grant: t.Grant, Files: files, Known: history.Known,
-		Outputs: outputs{s.cfg.Journal, t.Team, l.id},
+		Outputs: outputs{s.cfg.Journal, t.Team, l.id}, Tasks: &family{s: s, loop: l, task: a.Task},
 		Shell: s.cfg.Processes.Shell(owner, sandbox.Events{
 			Started: a.ProcessStarted, Ended: a.ProcessEnded,
 			Killed: func(killed []sandbox.Process) { s.countKilled(l, killed) },
 		}).Beside(files),
 	}
-	return a, nil
+	return work{task: a.Task, run: a.Run, close: func() { _ = files.Close() }}, nil // directories only: nothing can be lost
 }
 
 // above are the tasks above t whose budgets its calls count against (R4).
@@ -70,7 +91,7 @@ func (s *Supervisor) above(ctx context.Context, t task.Task) ([]task.Task, error
 		if err != nil {
 			return nil, err
 		}
-		if row.Value.Budget.Steps > 0 || row.Value.Budget.Tokens > 0 {
+		if row.Value.Budget.Shared() {
 			above = append(above, row.Value)
 		}
 	}

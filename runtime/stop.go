@@ -3,7 +3,6 @@ package runtime
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
@@ -221,8 +220,8 @@ func (s *Supervisor) countKilled(l *loop, killed []sandbox.Process) {
 func (s *Supervisor) cut(id task.ID, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ended {
-		s.queue = slices.DeleteFunc(s.queue, func(queued task.ID) bool { return queued == id })
+	if p := s.pools[id.Kind()]; ended && p != nil {
+		p.queue.remove(id)
 	}
 	l := s.loops[id]
 	if l == nil {

@@ -161,7 +161,7 @@ func TestStopCascades(t *testing.T) {
 		for range 20 {
 			spawners.Go(func() {
 				id, err := h.sup.Spawn(context.Background(), task.Assignment{
-					From: "user", Workspace: h.workspace, Prompt: "meanwhile", Parent: child,
+					From: "user", Workspace: h.workspace, AgentSpec: task.AgentSpec{Prompt: "meanwhile"}, Parent: child,
 				})
 				if errdefs.Is(err, errdefs.TaskStopping) || errdefs.Is(err, errdefs.TaskEnded) {
 					return

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/definition"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/sandbox"
@@ -55,7 +56,12 @@ type Config struct {
 	View         *view.View
 	Live         *view.Live // takes live text
 	Workspaces   []string   // canonical roots that workspaces must lie beneath; empty: anywhere
-	MaxRunning   int        // loops at once
+	MaxRunning   int        // agents at once
+	MaxShells    int        // shells at once
+	MaxDepth     int        // levels of tasks below a client's spawn
+	MaxItems     int        // agents of a group
+	MaxAtOnce    int        // of them side by side, when the spawn does not say; 1 to MaxItems
+	Definitions  *definition.Registry
 	Now          func() time.Time
 	Log          *slog.Logger
 }
@@ -71,10 +77,8 @@ type Supervisor struct {
 
 	mu       sync.Mutex
 	launch   func(l *loop, alone bool) // gives a loop its goroutine; nil until the recovery is done
-	queue    []task.ID                 // waits for a slot
-	back     []comeback                // waits for a slot too, and goes first
-	used     int                       // slots in use
-	held     bool                      // a suspect is alone: no other task starts
+	pools    map[task.Kind]*pool
+	held     bool // a suspect is alone: no other task starts
 	loops    map[task.ID]*loop
 	attached map[task.ID]int // clients whose streams follow a spawn
 	takes    bool            // a takeUp waits for the store
@@ -86,6 +90,7 @@ func New(cfg Config) *Supervisor {
 	return &Supervisor{
 		cfg: cfg, due: newDeadlines(), draining: make(chan struct{}), reachable: make(chan struct{}),
 		suspects: make(chan task.ID, 1), loops: map[task.ID]*loop{}, attached: map[task.ID]int{},
+		pools: newPools(cfg.MaxRunning, cfg.MaxShells),
 	}
 }
 
@@ -108,7 +113,7 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 	defer cut(context.Canceled)
 	s.mu.Lock()
 	s.launch = s.launcher(work)
-	s.dispatch()
+	s.dispatchAll()
 	s.mu.Unlock()
 	reach()
 	s.background(func() { s.resumeSuspects(work) })
@@ -186,7 +191,8 @@ func (s *Supervisor) background(f func()) {
 // a store that can't commit. Then calls that change something are Unavailable until the recovery is done.
 func (s *Supervisor) Reachable() <-chan struct{} { return s.reachable }
 
-// Counts tells how many tasks wait for their start, how many loops hold a slot, and how many did not return after a KILL.
+// Counts tells how many tasks wait for their start, how many loops of agents and shells hold a slot, and how many loops
+// did not return after a KILL.
 func (s *Supervisor) Counts() (queued, running, stuck int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +201,13 @@ func (s *Supervisor) Counts() (queued, running, stuck int) {
 			stuck++
 		}
 	}
-	return len(s.queue), s.used, stuck
+	for kind, p := range s.pools {
+		queued += p.queue.len()
+		if kind != task.Group {
+			running += p.used
+		}
+	}
+	return queued, running, stuck
 }
 
 // isDraining tells whether the daemon stops.

@@ -17,7 +17,7 @@ func (s *Supervisor) comeBack(ctx context.Context, t task.Task) error {
 		return err
 	}
 	if live.Value.Restarts < maxRestarts {
-		s.enqueue(t.ID)
+		s.enqueue(t.Team, t.ID)
 		return nil
 	}
 	select {
@@ -68,7 +68,7 @@ func (s *Supervisor) hold(held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = held
-	s.dispatch()
+	s.dispatchAll()
 }
 
 // running lists the loops under way.

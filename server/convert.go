@@ -37,7 +37,8 @@ func taskToWire(t view.Task) *agentdv1.Task {
 		ParentTaskId: string(t.Parent), Depth: int32(t.Depth()), Incarnation: int32(t.Incarnation),
 		CreatedAt: timeToWire(t.Created), StartedAt: timeToWire(t.Started), EndedAt: timeToWire(t.Ended),
 		Activity: t.Activity, Usage: usageToWire(t.Usage, t.WallTime), Grant: grantToWire(t.Grant),
-		LastSeq: uint64(t.LastSeq), Model: t.Model, Budget: budgetToWire(t.Budget),
+		LastSeq: uint64(t.LastSeq), Model: t.Model, Budget: budgetToWire(t.Budget), QueuePosition: int32(t.Place),
+		DroppedTools: t.Dropped,
 	}
 }
 
@@ -45,17 +46,23 @@ func usageToWire(u task.Usage, wall time.Duration) *agentdv1.Usage {
 	return &agentdv1.Usage{
 		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedTokens: u.CachedTokens,
 		ReasoningTokens: u.ReasoningTokens, Steps: u.Steps, Turns: u.Turns, ToolCalls: u.ToolCalls,
-		WallTime: durationToWire(wall),
+		WallTime: durationToWire(wall), CostUsd: costToWire(u.Cost),
 	}
 }
 
+// costToWire is nano-dollars as dollars.
+func costToWire(cost int64) float64 { return float64(cost) / task.Dollar }
+
 func grantToWire(g grant.Grant) *agentdv1.Grant {
-	return &agentdv1.Grant{Tools: g.Tools, ReadableRoots: g.Readable, WritableRoots: g.Writable}
+	return &agentdv1.Grant{
+		Tools: g.Tools, ReadableRoots: g.Readable, WritableRoots: g.Writable, Network: g.Network, Depth: int32(g.Depth),
+	}
 }
 
 func budgetToWire(b task.Budget) *agentdv1.Budget {
 	return &agentdv1.Budget{
 		MaxSteps: int32(b.MaxSteps), Steps: b.Steps, Tokens: b.Tokens, WallTime: durationToWire(b.WallTime),
+		Turns: b.Turns, ToolCalls: b.ToolCalls, CostUsd: costToWire(b.Cost),
 	}
 }
 
@@ -76,7 +83,17 @@ func entryToWire(e task.Entry) *agentdv1.Entry {
 			From: stateToWire(b.From), To: stateToWire(b.To), Reason: reasonToWire(b.Reason),
 		}}
 	case *task.Notice:
-		w.Body = &agentdv1.Entry_Notice{Notice: &agentdv1.Notice{Text: b.Text}}
+		w.Body = &agentdv1.Entry_Notice{Notice: &agentdv1.Notice{
+			Text: b.Text, TaskId: string(b.TaskID), State: stateToWire(b.State),
+		}}
+	case *task.Output:
+		w.Body = &agentdv1.Entry_Output{Output: &agentdv1.Output{
+			Data: b.Data, Stream: streamToWire(b.Stream), Offset: uint64(b.Offset), Dropped: uint64(b.Dropped),
+		}}
+	case *task.Compaction:
+		w.Body = &agentdv1.Entry_Compaction{Compaction: &agentdv1.Compaction{
+			Summary: b.Summary, Usage: usageToWire(b.Usage, 0),
+		}}
 	}
 	return w
 }
@@ -105,6 +122,16 @@ func outcomeToWire(r task.Result) *agentdv1.Outcome {
 	w := &agentdv1.Outcome{
 		TaskId: string(r.TaskID), State: stateToWire(r.State), Reason: reasonToWire(r.Reason), Error: r.Error,
 		Summary: r.Summary, Claims: r.Claims, Changes: r.Changes, Usage: usageToWire(r.Usage, r.WallTime),
+		Output: r.Output,
+	}
+	if r.ExitCode != nil {
+		code := int32(*r.ExitCode)
+		w.ExitCode = &code
+	}
+	for _, e := range r.Evidence {
+		w.Evidence = append(w.Evidence, &agentdv1.Evidence{
+			Command: e.Command, ExitCode: int32(e.ExitCode), TimedOut: e.TimedOut, Output: e.Output,
+		})
 	}
 	for _, f := range r.Findings {
 		w.Findings = append(w.Findings, &agentdv1.Finding{

@@ -119,9 +119,15 @@ func TestNothingIsLeftOut(t *testing.T) {
 		TeamName: "shop", Usage: usage, WallTime: time.Second, Activity: "a", LastSeq: 7,
 	}
 	result := task.Result{
-		TaskID: "sub-1", State: task.Failed, Reason: task.Panic, Error: "e", Summary: "s",
-		Findings:  []task.Finding{{Title: "t", Detail: "d", Path: "p", Line: 1}},
-		Artifacts: []task.Artifact{{Path: "p", Description: "d"}}, Claims: []string{"c"}, Changes: []string{"p"},
+		TaskID: "sub-1", State: task.Failed, Reason: task.Panic, Error: "e",
+		Conclusion: task.Conclusion{
+			Report: task.Report{
+				Summary: "s", Findings: []task.Finding{{Title: "t", Detail: "d", Path: "p", Line: 1}},
+				Artifacts: []task.Artifact{{Path: "p", Description: "d"}}, Claims: []string{"c"},
+			},
+			Changes: []string{"p"}, Output: "{}", ExitCode: new(int),
+			Evidence: []task.Evidence{{Command: "true", ExitCode: 1, TimedOut: true, Output: "o"}},
+		},
 		Usage: usage, WallTime: time.Second, Children: []task.ID{"sub-2"},
 	}
 	bodies := []task.Body{

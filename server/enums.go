@@ -13,21 +13,35 @@ func unknownValue(field string, number int32) error {
 }
 
 func kindToWire(k task.Kind) agentdv1.TaskKind {
-	if k == task.Subagent {
+	switch k {
+	case task.Subagent:
 		return agentdv1.TaskKind_TASK_KIND_SUBAGENT
+	case task.Shell:
+		return agentdv1.TaskKind_TASK_KIND_SHELL
+	case task.Group:
+		return agentdv1.TaskKind_TASK_KIND_GROUP
 	}
 	return agentdv1.TaskKind_TASK_KIND_UNSPECIFIED
 }
 
 // kindOf is a kind to filter by; 0: any.
 func kindOf(k agentdv1.TaskKind) (task.Kind, error) {
-	switch k {
-	case agentdv1.TaskKind_TASK_KIND_UNSPECIFIED:
+	if k == agentdv1.TaskKind_TASK_KIND_UNSPECIFIED {
 		return 0, nil
-	case agentdv1.TaskKind_TASK_KIND_SUBAGENT:
-		return task.Subagent, nil
+	}
+	for _, kind := range task.Kinds() {
+		if kindToWire(kind) == k {
+			return kind, nil
+		}
 	}
 	return 0, unknownValue("kind", int32(k))
+}
+
+func streamToWire(s task.Stream) agentdv1.OutputStream {
+	if s == task.Stderr {
+		return agentdv1.OutputStream_OUTPUT_STREAM_STDERR
+	}
+	return agentdv1.OutputStream_OUTPUT_STREAM_STDOUT
 }
 
 func stateToWire(s task.State) agentdv1.TaskState {
@@ -89,6 +103,14 @@ func reasonToWire(r task.Reason) agentdv1.TaskReason {
 		return agentdv1.TaskReason_TASK_REASON_SPAWN_FAILED
 	case task.CrashLoop:
 		return agentdv1.TaskReason_TASK_REASON_CRASH_LOOP
+	case task.Interrupted:
+		return agentdv1.TaskReason_TASK_REASON_INTERRUPTED
+	case task.ExitNonzero:
+		return agentdv1.TaskReason_TASK_REASON_EXIT_NONZERO
+	case task.ContractViolation:
+		return agentdv1.TaskReason_TASK_REASON_CONTRACT_VIOLATION
+	case task.AcceptanceFailed:
+		return agentdv1.TaskReason_TASK_REASON_ACCEPTANCE_FAILED
 	}
 	return agentdv1.TaskReason_TASK_REASON_UNSPECIFIED
 }

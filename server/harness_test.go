@@ -24,9 +24,11 @@ import (
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 	"github.com/agentd-dev/agentd/runtime"
+	"github.com/agentd-dev/agentd/runtime/definition"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/sandbox"
+	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/tool"
 	"github.com/agentd-dev/agentd/runtime/view"
 	"github.com/agentd-dev/agentd/server/auth"
@@ -134,10 +136,11 @@ func startSupervisor(t *testing.T, m model.Model, log *slog.Logger) (*runtime.Su
 	must(t, err)
 	t.Cleanup(func() { must(t, box.Close()) })
 	live := view.NewLive()
-	v := view.New(j, live, time.Now)
+	v := view.New(j, live, func(task.ID) int { return 0 }, time.Now)
 	supervisor := runtime.New(runtime.Config{
 		Journal: j, Model: m, DefaultModel: "test", ModelHint: "set --model", Tools: tool.NewSet(tool.Builtin()...),
-		Processes: box, View: v, Live: live, MaxRunning: 4, Now: time.Now, Log: log,
+		Processes: box, View: v, Live: live, MaxRunning: 4, MaxShells: 4, MaxDepth: task.MaxDepth,
+		MaxItems: task.MaxItems, MaxAtOnce: task.DefaultAtOnce, Definitions: definition.New(), Now: time.Now, Log: log,
 	})
 	run(t, supervisor.Serve)
 	<-supervisor.Reachable()

@@ -1,9 +1,6 @@
 package server
 
 import (
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -33,67 +30,6 @@ func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
 		return 0, errdefs.BadField(field, "is not a duration")
 	}
 	return d.AsDuration(), nil
-}
-
-// assignmentOf unpacks a spawn. Its Caller is left to be set.
-func assignmentOf(req *agentdv1.SpawnRequest) (task.Assignment, error) {
-	spec := req.GetSingle()
-	switch {
-	case spec == nil:
-		return task.Assignment{}, errdefs.BadField("mode", "is missing; set single")
-	case req.GetDetach() && req.GetCancelOnDisconnect():
-		return task.Assignment{}, errdefs.BadField("detach", "can't be combined with cancel_on_disconnect; set one of them")
-	}
-	budget, err := budgetOf(req)
-	if err != nil {
-		return task.Assignment{}, err
-	}
-	a := task.Assignment{
-		RequestID: req.GetRequestId(), From: mailbox.FromUser, Team: req.GetTeam(), Workspace: req.GetWorkspace(),
-		Parent: task.ID(req.GetParentTaskId()), Agent: spec.GetAgent(), Prompt: spec.GetPrompt(), Model: spec.GetModel(),
-		Description: req.GetDescription(), Budget: budget, CancelOnDisconnect: req.GetCancelOnDisconnect(),
-	}
-	for _, in := range spec.GetInputs() {
-		a.Inputs = append(a.Inputs, task.NamedText{Name: in.GetName(), Text: in.GetText(), TaskID: task.ID(in.GetTaskId())})
-	}
-	return a, nil
-}
-
-// budgetOf is the budget of a spawn, whose own timeout overrides the wall time.
-func budgetOf(req *agentdv1.SpawnRequest) (task.Budget, error) {
-	b := req.GetSingle().GetBudget()
-	field, limit := "single.budget.wall_time", b.GetWallTime()
-	if req.GetTimeout() != nil {
-		field, limit = "timeout", req.GetTimeout()
-	}
-	wall, err := durationOf(field, limit)
-	return task.Budget{
-		MaxSteps: int(b.GetMaxSteps()), Steps: b.GetSteps(), Tokens: b.GetTokens(), WallTime: wall,
-	}, err
-}
-
-// inRequest names the wrong field of an assignment as the spawn request has it.
-func inRequest(err error, req *agentdv1.SpawnRequest) error {
-	e, ok := errors.AsType[*errdefs.Error](err)
-	if !ok || e.Field == "" {
-		return err
-	}
-	field := e.Field
-	switch head := field[:strings.IndexAny(field+".", ".[")]; {
-	case field == "budget.wall_time" && req.GetTimeout() != nil:
-		field = "timeout"
-	case head == "agent", head == "prompt", head == "inputs", head == "model", head == "budget":
-		field = "single." + field
-	}
-	named := *e
-	named.Field = field
-	if named.Subject == e.Field {
-		named.Subject = field
-	}
-	if text, ok := strings.CutPrefix(e.Message, e.Field+": "); ok {
-		named.Message = fmt.Sprintf("%s: %s", field, text)
-	}
-	return &named
 }
 
 // outputOf unpacks what of a transcript is wanted.

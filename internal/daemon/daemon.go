@@ -11,9 +11,11 @@ import (
 	"github.com/agentd-dev/agentd/internal/config"
 	"github.com/agentd-dev/agentd/internal/lifecycle"
 	"github.com/agentd-dev/agentd/runtime"
+	"github.com/agentd-dev/agentd/runtime/definition"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/sandbox"
+	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/tool"
 	"github.com/agentd-dev/agentd/runtime/view"
 	"github.com/agentd-dev/agentd/store"
@@ -59,11 +61,13 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	live := view.NewLive()
-	d := &daemon{options: o, home: home, journal: j, box: box, started: time.Now(), view: view.New(j, live, time.Now)}
+	d := &daemon{options: o, home: home, journal: j, box: box, started: time.Now()}
+	d.view = view.New(j, live, func(id task.ID) int { return d.supervisor.QueuePosition(id) }, time.Now)
 	d.supervisor = runtime.New(runtime.Config{
 		Journal: j, Model: provider, DefaultModel: o.Config.Model, ModelHint: o.Config.ModelHint(),
 		Tools: tool.NewSet(tool.Builtin()...), Processes: box, View: d.view, Live: live,
-		Workspaces: o.Config.Workspaces, MaxRunning: o.Config.MaxRunning, Now: time.Now, Log: o.Log,
+		Workspaces: o.Config.Workspaces, MaxRunning: o.Config.MaxRunning, MaxShells: 64, MaxDepth: task.MaxDepth,
+		MaxItems: task.MaxItems, MaxAtOnce: task.DefaultAtOnce, Definitions: definition.New(), Now: time.Now, Log: o.Log,
 	})
 	return d.run(ctx)
 }

@@ -89,10 +89,13 @@ const (
 	MailboxFull
 	CallCanceled
 	Fault
+	GrantExceeded
+	NotOffered
+	NotARecipient
 )
 
 // names are the wire names of the reasons, by value.
-func names() [Fault + 1]string {
+func names() [NotARecipient + 1]string {
 	return [...]string{
 		Unspecified: "UNSPECIFIED", BadArgument: "INVALID_ARGUMENT", TooLarge: "TOO_LARGE",
 		RequestIDReused: "REQUEST_ID_REUSED", TaskNotFound: "TASK_NOT_FOUND", TeamNotFound: "TEAM_NOT_FOUND",
@@ -104,12 +107,13 @@ func names() [Fault + 1]string {
 		RecordCorrupt: "RECORD_CORRUPT", SchemaTooNew: "SCHEMA_TOO_NEW", AlreadyRunning: "ALREADY_RUNNING",
 		BadCredentials: "UNAUTHENTICATED", Denied: "PERMISSION_DENIED", ShuttingDown: "SHUTTING_DOWN",
 		MailboxFull: "MAILBOX_FULL", CallCanceled: "CANCELED", Fault: "INTERNAL",
+		GrantExceeded: "GRANT_EXCEEDED", NotOffered: "NOT_OFFERED", NotARecipient: "NOT_A_RECIPIENT",
 	}
 }
 
 // String is the wire name of the reason, such as TASK_NOT_FOUND.
 func (r Reason) String() string {
-	if r > Fault {
+	if r > NotARecipient {
 		return fmt.Sprintf("REASON_%d", uint8(r))
 	}
 	return names()[r]

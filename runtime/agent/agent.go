@@ -50,6 +50,7 @@ type Agent struct {
 	Log      *slog.Logger
 
 	Task    task.Task   // as the start's commit left it
+	Spec    task.Spec   // what it was given beside its record
 	Above   []task.Task // tasks above it whose budgets its calls count against (R4)
 	LiveRev journal.Rev // of the start's commit
 	History *History
@@ -182,34 +183,63 @@ func (a *Agent) takeMail(ctx context.Context) error {
 	if err != nil || len(mail) == 0 {
 		return err
 	}
+	inputs, err := a.inputs(ctx, mail)
+	if err != nil {
+		return err
+	}
 	b := a.batch()
-	b.Take(a.Task.ID, box, mail, next)
+	b.Take(a.Task.ID, box, mail, next, inputs)
 	if err := gone(a.Journal.Commit(ctx, b)); err != nil {
 		return err
 	}
-	for _, m := range mail {
-		a.History.Add(&task.Input{From: m.From, Text: m.Text, MessageID: m.ID})
+	for _, in := range inputs {
+		a.History.Add(in)
 	}
 	return nil
 }
 
+// inputs are what the agent reads of its mail.
+func (a *Agent) inputs(ctx context.Context, mail []mailbox.Message) ([]task.Body, error) {
+	var inputs []task.Body
+	for _, m := range mail {
+		text := m.Text
+		if m.About != "" {
+			var err error
+			if text, err = announcement(ctx, a.Journal, m.About); err != nil {
+				return nil, err
+			}
+		}
+		inputs = append(inputs, &task.Input{From: m.From, Text: text, MessageID: m.ID})
+	}
+	return inputs, nil
+}
+
 // unread gives what the next boundary would take.
 func (a *Agent) unread(ctx context.Context) ([]mailbox.Message, journal.Row[mailbox.Box], mailbox.Box, error) {
-	box, err := a.Journal.Mailbox(ctx, a.Task.Team, a.Task.ID)
+	mail, box, err := a.mail(ctx)
 	if err != nil {
 		return nil, box, mailbox.Box{}, err
+	}
+	taken, next := mailbox.Take(box.Value, mail)
+	return taken, box, next, nil
+}
+
+// mail gives the start of the mailbox, as far as boundaries look ahead.
+func (a *Agent) mail(ctx context.Context) ([]mailbox.Message, journal.Row[mailbox.Box], error) {
+	box, err := a.Journal.Mailbox(ctx, a.Task.Team, a.Task.ID)
+	if err != nil {
+		return nil, box, err
 	}
 	var mail []mailbox.Message
 	for m, err := range a.Journal.Mail(ctx, a.Task.Team, a.Task.ID, box.Value.Low) {
 		if err != nil {
-			return nil, box, mailbox.Box{}, err
+			return nil, box, err
 		}
-		if mail = append(mail, m); len(mail) > mailbox.MaxTake {
+		if mail = append(mail, m); len(mail) > mailbox.MaxUnread {
 			break
 		}
 	}
-	taken, next := mailbox.Take(box.Value, mail)
-	return taken, box, next, nil
+	return mail, box, nil
 }
 
 // batch starts a batch that only this loop may commit.
@@ -253,11 +283,36 @@ func (a *Agent) commit(ctx context.Context, used task.Usage, bodies ...task.Body
 	if used != (task.Usage{}) {
 		b.AddUsage(a.Task, used)
 	}
+	if err := a.settleNotices(ctx, b, bodies); err != nil {
+		return err
+	}
 	if err := gone(a.Journal.Commit(ctx, b)); err != nil {
 		return err
 	}
 	for _, body := range bodies {
 		a.History.Add(body)
+	}
+	return nil
+}
+
+// settleNotices takes the notices about tasks whose end the answers among the entries tell, in the same batch: an end is
+// announced once (R6).
+func (a *Agent) settleNotices(ctx context.Context, b *journal.Batch, bodies []task.Body) error {
+	var ends []task.ID
+	for _, body := range bodies {
+		if r, ok := body.(*task.ToolResult); ok {
+			ends = append(ends, r.Ends...)
+		}
+	}
+	if len(ends) == 0 {
+		return nil
+	}
+	mail, box, err := a.mail(ctx)
+	if err != nil {
+		return err
+	}
+	if settled, next := mailbox.Settle(box.Value, mail, ends); len(settled) > 0 {
+		b.Settle(a.Task.ID, box, settled, next)
 	}
 	return nil
 }

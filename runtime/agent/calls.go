@@ -96,11 +96,12 @@ const maxLabel = 80
 func label(c task.ToolCall) string {
 	var args struct {
 		Command, Path, Pattern string
+		TaskID                 string `json:"task_id"`
 	}
 	if json.Unmarshal([]byte(c.Arguments), &args) != nil {
 		return c.Name
 	}
-	main := strings.Join(strings.Fields(cmp.Or(args.Command, args.Pattern, args.Path)), " ")
+	main := strings.Join(strings.Fields(cmp.Or(args.Command, args.Pattern, args.Path, args.TaskID)), " ")
 	if r := []rune(main); len(r) > maxLabel {
 		main = string(r[:maxLabel]) + "…"
 	}
@@ -161,7 +162,7 @@ func (a *Agent) runOne(ctx context.Context, c pendingCall) (result *task.ToolRes
 // result is an answer as the transcript takes it, also when ctx has ended meanwhile. What does not fit is kept beside it.
 func (a *Agent) result(ctx context.Context, c pendingCall, answer tool.Answer) (*task.ToolResult, error) {
 	result := &task.ToolResult{
-		CallID: c.ID, Tool: c.Name, IsError: answer.IsError, Files: answer.Files, Report: answer.Report,
+		CallID: c.ID, Tool: c.Name, IsError: answer.IsError, Files: answer.Files, Report: answer.Report, Ends: answer.Ends,
 	}
 	result.Text, result.Truncated = tool.Bound(answer.Text, tool.MaxAnswer, c.ID)
 	if !result.Truncated {

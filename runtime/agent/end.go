@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/journal"
@@ -38,6 +39,13 @@ func (a *Agent) endTurn(ctx context.Context, entry *task.Assistant) (ended bool,
 			if len(mail) > 0 {
 				return false, a.goOn(ctx, used, bodies)
 			}
+			warning, err := a.warnOfChildren(ctx)
+			if err != nil {
+				return false, err
+			}
+			if warning != nil {
+				return false, a.goOn(ctx, used, append(bodies, warning))
+			}
 			b.GuardInbox(a.Task.ID, inbox.Rev)
 		}
 		if err := a.finish(ctx, b, row, bodies, used, finish); !errors.Is(err, errOvertaken) {
@@ -46,7 +54,32 @@ func (a *Agent) endTurn(ctx context.Context, entry *task.Assistant) (ended bool,
 	}
 }
 
-// goOn commits a last answer that was none, because mail came.
+// warnOfChildren gives the notice that an agent gets once, before the end of its turn ends the tasks that it started.
+func (a *Agent) warnOfChildren(ctx context.Context) (*task.Notice, error) {
+	if a.History.warned || a.History.wrapUp != 0 {
+		return nil, nil
+	}
+	var living []string
+	for id, err := range a.Journal.Children(ctx, a.Task.Team, a.Task.ID) {
+		if err != nil {
+			return nil, err
+		}
+		row, err := a.Journal.Task(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if row.Value.CallID != "" && !row.Value.State.Terminal() {
+			living = append(living, string(id))
+		}
+	}
+	if len(living) == 0 {
+		return nil, nil
+	}
+	return &task.Notice{Text: childrenNotice + strings.Join(living, ", ") + ". They are stopped when you end. Wait for them " +
+		"with task_output, or conclude again if you do not need them."}, nil
+}
+
+// goOn commits a last answer that was none, because mail came or children run.
 func (a *Agent) goOn(ctx context.Context, used task.Usage, bodies []task.Body) error {
 	a.History.fresh = false
 	if len(bodies) == 0 {
@@ -98,8 +131,7 @@ func (a *Agent) finish(
 	b.Append(a.Task.ID, bodies...)
 	used.Turns++
 	b.AddUsage(a.Task, used)
-	report, changes := a.History.conclude(bodies)
-	b.EndTask(row, after, report, changes)
+	b.EndTask(row, after, a.History.conclude(bodies))
 	err = a.Journal.Commit(ctx, b)
 	if !errdefs.Is(err, errdefs.Conflict) {
 		return err

@@ -32,6 +32,7 @@ type History struct {
 	held     []string   // texts from outside that wait for the answers of the calls before them
 	streak   repetition // of the latest call
 	lastUsed int64      // tokens of the last step
+	warned   bool       // it was told that the end of its turn ends its children
 }
 
 // repetition counts how often a call was asked for in a row.
@@ -49,6 +50,9 @@ type pendingCall struct {
 
 // cutNotice follows an answer that was cut. The fold knows it by its text.
 const cutNotice = "[agentd] Your answer was cut at the provider's limit; go on where it stopped, or report."
+
+// childrenNotice begins the notice that the end of the turn would end children. The fold knows it by that.
+const childrenNotice = "[agentd] Tasks that you started still run: "
 
 // NewHistory starts with the system prompt.
 func NewHistory(system string) *History {
@@ -70,8 +74,11 @@ func (h *History) Add(body task.Body) {
 		if e.WrapUp != 0 {
 			h.wrapUp = e.WrapUp
 		}
-		if e.Text == cutNotice {
+		switch {
+		case e.Text == cutNotice:
 			h.cut = true
+		case strings.HasPrefix(e.Text, childrenNotice):
+			h.warned = true
 		}
 		h.addUser(e.Text)
 	case *task.Assistant:
@@ -83,7 +90,7 @@ func (h *History) Add(body task.Body) {
 		}
 	case *task.ToolResult:
 		h.addResult(e)
-	case *task.StateChange: // the model is not told of states
+	case *task.StateChange, *task.Output: // the model is not told of states, and an agent has no output
 	}
 }
 
@@ -209,10 +216,10 @@ func (h *History) adopt() {
 func (h *History) nextCallID(n int) string { return fmt.Sprintf("%s%08d", callPrefix, h.calls+n+1) }
 
 // Conclude gives what the agent concluded: its report, or else its last text, and the paths that it changed.
-func (h *History) Conclude() (task.Report, []string) { return h.conclude(nil) }
+func (h *History) Conclude() task.Conclusion { return h.conclude(nil) }
 
 // conclude is Conclude with entries that are about to be committed.
-func (h *History) conclude(last []task.Body) (task.Report, []string) {
+func (h *History) conclude(last []task.Body) task.Conclusion {
 	text := h.text
 	for _, body := range last {
 		if a, ok := body.(*task.Assistant); ok {
@@ -233,7 +240,7 @@ func (h *History) conclude(last []task.Body) (task.Report, []string) {
 	if more > 0 {
 		report.Summary += fmt.Sprintf("\n\n[agentd] %d more paths were changed; the transcript has them all.", more)
 	}
-	return report, changes
+	return task.Conclusion{Report: report, Changes: changes}
 }
 
 // maxChanges bounds the paths of a result, in bytes together, so that it fits its row.

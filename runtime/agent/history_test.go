@@ -144,7 +144,7 @@ func TestConclude(t *testing.T) {
 		"last":         {&task.Assistant{Text: "first"}, &task.Assistant{Text: "last"}, &task.Assistant{}},
 		"reported":     {asks(1, "report"), report, &task.Assistant{Text: "more"}},
 	} {
-		if got, _ := fold(bodies...).Conclude(); got.Summary != want {
+		if got := fold(bodies...).Conclude(); got.Summary != want {
 			t.Errorf("%q, not %q", got.Summary, want)
 		}
 	}
@@ -157,10 +157,10 @@ func TestChangesAreBounded(t *testing.T) {
 		files = append(files, task.FileMark{Path: fmt.Sprintf("/%0100d", i), Changed: true})
 	}
 	files = append(files, task.FileMark{Path: "/only read"})
-	report, changes := fold(&task.ToolResult{Files: files}).Conclude()
-	left := 2000 - len(changes)
-	if len(changes) == 0 || left <= 0 || !strings.Contains(report.Summary, fmt.Sprintf("%d more paths", left)) {
-		t.Errorf("%d changes, summary %q", len(changes), report.Summary)
+	got := fold(&task.ToolResult{Files: files}).Conclude()
+	left := 2000 - len(got.Changes)
+	if len(got.Changes) == 0 || left <= 0 || !strings.Contains(got.Summary, fmt.Sprintf("%d more paths", left)) {
+		t.Errorf("%d changes, summary %q", len(got.Changes), got.Summary)
 	}
 }
 
@@ -190,13 +190,13 @@ func TestSystemPrompt(t *testing.T) {
 	tk := task.Task{ID: "sub-7", Agent: "general", Workspace: "/w", Budget: task.Budget{MaxSteps: 30, Tokens: 5000}}
 	tk.Grant.Tools = tool.NewSet(tool.Builtin()...).Names()
 	tk.Grant.Writable = []string{"/w"}
-	prompt := SystemPrompt(tk, "team-x")
+	prompt := SystemPrompt(tk, task.Spec{}, "team-x")
 	for _, want := range []string{"sub-7", "general", "team-x", "/w", "30 model calls", "5000 tokens", "bash, edit", "report"} {
 		if !strings.Contains(prompt, want) {
 			t.Errorf("the prompt does not say %q", want)
 		}
 	}
-	if prompt != SystemPrompt(tk, "team-x") {
+	if prompt != SystemPrompt(tk, task.Spec{}, "team-x") {
 		t.Error("it is another one each time")
 	}
 	if got := roles(NewHistory(prompt)); got != "s" || NewHistory(prompt).Messages[0].Role != model.System {

@@ -21,11 +21,10 @@ func Load(ctx context.Context, j *journal.Journal, t task.Task, system string) (
 }
 
 // Conclude gives what a task concluded so far, for ends that its loop can't write itself.
-func Conclude(ctx context.Context, j *journal.Journal, t task.Task) (task.Report, []string, error) {
+func Conclude(ctx context.Context, j *journal.Journal, t task.Task) (task.Conclusion, error) {
 	h, err := Load(ctx, j, t, "")
 	if err != nil {
-		return task.Report{Summary: task.NoSummary}, nil, err
+		return task.Conclusion{Report: task.Report{Summary: task.NoSummary}}, err
 	}
-	report, changes := h.Conclude()
-	return report, changes, nil
+	return h.Conclude(), nil
 }

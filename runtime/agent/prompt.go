@@ -8,8 +8,8 @@ import (
 )
 
 // SystemPrompt tells an agent who it is, where, its limits, its grant, and what a good report is. It depends on the task
-// alone, so that a provider's prompt cache holds across restarts.
-func SystemPrompt(t task.Task, team string) string {
+// and what it was given alone, so that a provider's prompt cache holds across restarts.
+func SystemPrompt(t task.Task, spec task.Spec, team string) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 
@@ -38,6 +38,19 @@ func SystemPrompt(t task.Task, team string) string {
 	line("The report: when you are done, call `report` once. Its summary answers the assignment in a few sentences:")
 	line("what you did, what you found, what is open. Each finding says what, where (path and line) and how you know.")
 	line("Claims are only what you have checked yourself; say plainly what you did not check.")
+	if spec.Instructions != "" {
+		line("")
+		line("# Your role: %s", t.Agent)
+		line("")
+		line("%s", strings.TrimSpace(spec.Instructions))
+	}
+	if len(spec.Agents) > 0 {
+		line("")
+		line("Agents that you may delegate to with `subagent`:")
+		for _, a := range spec.Agents {
+			line("- %s: %s", a.Name, a.Description)
+		}
+	}
 	return b.String()
 }
 

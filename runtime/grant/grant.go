@@ -13,11 +13,15 @@ type Grant struct {
 	Tools    []string // names of the tools
 	Readable []string // absolute, clean directories that may be read
 	Writable []string // absolute, clean directories that may be written; each is readable too
+	Network  bool     // the network may be used
+	Depth    int      // levels of tasks that may be spawned below
 }
 
-// ForWorkspace grants tools on one directory, for reading and writing.
-func ForWorkspace(workspace string, tools []string) Grant {
-	return Grant{Tools: slices.Clone(tools), Readable: []string{workspace}, Writable: []string{workspace}}
+// ForWorkspace grants tools on one directory, for reading and writing, the network, and depth levels below.
+func ForWorkspace(workspace string, tools []string, depth int) Grant {
+	return Grant{
+		Tools: slices.Clone(tools), Readable: []string{workspace}, Writable: []string{workspace}, Network: true, Depth: depth,
+	}
 }
 
 // AllowsTool tells whether the tool is granted.

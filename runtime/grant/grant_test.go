@@ -52,7 +52,7 @@ func TestRoots(t *testing.T) {
 // TestForWorkspace: a grant is a value of its own; the tools it was made from can't widen it later.
 func TestForWorkspace(t *testing.T) {
 	tools := []string{"read", "ls"}
-	g := grant.ForWorkspace("/ws", tools)
+	g := grant.ForWorkspace("/ws", tools, 5)
 	tools[0] = "bash"
 	if !g.AllowsTool("read") || g.AllowsTool("bash") || g.AllowsTool("") {
 		t.Errorf("tools are %q", g.Tools)

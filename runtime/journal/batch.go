@@ -49,8 +49,10 @@ func (b *Batch) guard(key string, rev store.Pos) {
 	b.guards = append(b.guards, store.Guard{Key: key, Rev: rev})
 }
 
-// CreateTask registers a task (S2): its record, its place among the creations, its parent's list and the feed.
-func (b *Batch) CreateTask(t task.Task) {
+// CreateTask registers a task (S2): its record, its place among the creations, its parent's list, the feed, its
+// specification and its opening from a sender.
+func (b *Batch) CreateTask(d task.Draft, from string) {
+	t := d.Task
 	b.guard(taskKey(t.ID), 0)
 	b.op(store.Put, taskKey(t.ID), taskRow(t))
 	b.op(store.Put, liveKey(t.ID), &storev1.LiveRow{})
@@ -59,6 +61,19 @@ func (b *Batch) CreateTask(t task.Task) {
 		b.op(store.Put, childKey(t.Parent, t.ID), &storev1.ChildRow{})
 	}
 	b.stateChange(t.ID, 0, t.State, t.Reason)
+	if row := specRow(d.Spec); proto.Size(row) > 0 {
+		b.op(store.Put, specKey(t.ID), row)
+	}
+	if d.Opening != "" {
+		b.Append(t.ID, &task.Input{From: from, Text: d.Opening})
+	}
+}
+
+// PutItem keeps the n-th step of a chain, from 0, until it becomes a task.
+func (b *Batch) PutItem(group task.ID, n int, d task.Draft) {
+	b.op(store.Put, itemKey(group, n), &storev1.ItemRow{
+		Task: taskRow(d.Task), Spec: specRow(d.Spec), Opening: d.Opening,
+	})
 }
 
 // ChangeTask writes what task.Apply made of the row, guarded by it. A change of state stands in the transcript and in
@@ -71,11 +86,16 @@ func (b *Batch) ChangeTask(row Row[task.Task], after task.Task) {
 	}
 }
 
-// EndTask is ChangeTask for a terminal change: with the result, and without what only living tasks have. It takes the
-// live record away, so that a loop of this life can commit nothing more (T1).
-func (b *Batch) EndTask(row Row[task.Task], after task.Task, report task.Report, changes []string) {
+// EndTask is ChangeTask for a terminal change: with what it leaves, and without what only living tasks have. It takes the
+// live record away, so that a loop of this life can commit nothing more (T1), and tells the agent that spawned it (R6).
+func (b *Batch) EndTask(row Row[task.Task], after task.Task, left task.Conclusion) {
 	b.ChangeTask(row, after)
-	b.op(store.Put, resultKey(after.ID), &storev1.ResultRow{Report: reportRow(report), Changes: changes})
+	b.op(store.Put, resultKey(after.ID), resultRow(left))
+	if after.CallID != "" {
+		b.accept(after.Parent, mailbox.Message{
+			ID: "end-" + string(after.ID), From: mailbox.FromDaemon, Sent: b.now, About: after.ID,
+		})
+	}
 	b.raw(store.Delete, liveKey(after.ID), nil)
 	for _, kind := range dueKinds() {
 		b.raw(store.Delete, dueKey(after.ID, kind), nil)
@@ -157,21 +177,33 @@ func (b *Batch) DeleteProcess(id task.ID, callID string) {
 // Send accepts mail for a living task, whose live revision guards it, and tells the feed.
 func (b *Batch) Send(to task.ID, live store.Pos, m mailbox.Message) {
 	b.GuardLive(to, live)
-	b.op(store.Append, mailLog(to), &storev1.MailRow{Id: m.ID, From: m.From, Text: m.Text, Sent: m.Sent.UnixNano()})
-	b.raw(store.Add, inboxKey(to), store.EncodeVector([]int64{1, int64(len(m.Text))}))
+	b.accept(to, m)
 	b.op(store.Append, "feed", &storev1.FeedRow{
 		Time: b.now.UnixNano(), TaskId: string(to), Event: &storev1.FeedRow_MessageId{MessageId: m.ID},
 	})
 }
 
-// Take moves mail from the mailbox into the transcript (D2).
-func (b *Batch) Take(id task.ID, box Row[mailbox.Box], mail []mailbox.Message, next mailbox.Box) {
+// accept puts a message into a mailbox.
+func (b *Batch) accept(to task.ID, m mailbox.Message) {
+	b.op(store.Append, mailLog(to), &storev1.MailRow{
+		Id: m.ID, From: m.From, Text: m.Text, Sent: m.Sent.UnixNano(), About: string(m.About),
+	})
+	b.raw(store.Add, inboxKey(to), store.EncodeVector([]int64{1, int64(m.Size())}))
+}
+
+// Take moves mail from the mailbox into the transcript, as the inputs that it became (D2).
+func (b *Batch) Take(id task.ID, box Row[mailbox.Box], mail []mailbox.Message, next mailbox.Box, inputs []task.Body) {
+	b.Settle(id, box, mail, next)
+	b.Append(id, inputs...)
+}
+
+// Settle takes mail from the mailbox that the recipient need not be given.
+func (b *Batch) Settle(id task.ID, box Row[mailbox.Box], mail []mailbox.Message, next mailbox.Box) {
 	b.guard(mailboxKey(id), box.Rev)
 	b.op(store.Put, mailboxKey(id), &storev1.MailboxRow{Low: next.Low, Taken: next.Taken})
 	taken := []int64{0, 0}
 	for _, m := range mail {
-		b.Append(id, &task.Input{From: m.From, Text: m.Text, MessageID: m.ID})
-		taken[0], taken[1] = taken[0]-1, taken[1]-int64(len(m.Text))
+		taken[0], taken[1] = taken[0]-1, taken[1]-int64(m.Size())
 	}
 	b.raw(store.Add, inboxKey(id), store.EncodeVector(taken))
 }

@@ -34,7 +34,7 @@ func TestTaskRows(t *testing.T) {
 	}
 	b.PutDue(Due{At: time.Now(), TaskID: parent, Kind: DueTimeout})
 	commit(t, j, b)
-	if _, _, err := j.Result(ctx, team, child); !errdefs.Is(err, errdefs.RecordNotFound) {
+	if _, err := j.Result(ctx, team, child); !errdefs.Is(err, errdefs.RecordNotFound) {
 		t.Errorf("a living task has a result: %v", err)
 	}
 
@@ -170,7 +170,7 @@ func TestGuards(t *testing.T) {
 	}
 
 	b = j.Batch(team)
-	b.CreateTask(read(t, j, id).Value) // an id is never given twice
+	b.CreateTask(task.Draft{Task: read(t, j, id).Value}, "") // an id is never given twice
 	want(t, j.Commit(ctx, b), errdefs.Conflict)
 }
 
@@ -194,7 +194,7 @@ func TestMail(t *testing.T) {
 	must(t, err)
 	b = j.Batch(team)
 	b.GuardInbox(id, inbox.Rev)
-	b.EndTask(row, after, task.Report{}, nil)
+	b.EndTask(row, after, task.Conclusion{})
 	want(t, j.Commit(ctx, b), errdefs.Conflict)
 
 	box, err := j.Mailbox(ctx, team, id)
@@ -203,7 +203,7 @@ func TestMail(t *testing.T) {
 	taken, next := mailbox.Take(box.Value, mail)
 	for i := range 2 { // the second of two loops that took the same
 		b = j.Batch(team)
-		b.Take(id, box, taken, next)
+		b.Take(id, box, taken, next, []task.Body{&task.Input{From: taken[0].From, Text: taken[0].Text, MessageID: taken[0].ID}})
 		if err := j.Commit(ctx, b); (err == nil) != (i == 0) {
 			t.Errorf("take %d: %v", i, err)
 		}

@@ -33,10 +33,10 @@ func taskRow(t task.Task) *storev1.TaskRow {
 		State: uint32(t.State), Reason: uint32(t.Reason), Error: t.Error,
 		Incarnation: int32(t.Incarnation), Start: int32(t.Start),
 		Created: nanos(t.Created), Started: nanos(t.Started), Ended: nanos(t.Ended),
+		CallId: t.CallID, Network: t.Grant.Network, Depth: int32(t.Grant.Depth),
+		BudgetTurns: t.Budget.Turns, BudgetToolCalls: t.Budget.ToolCalls, BudgetCost: t.Budget.Cost,
 	}
-	for _, id := range t.Ancestors {
-		row.Ancestors = append(row.Ancestors, string(id))
-	}
+	row.Ancestors = stringsOf(t.Ancestors)
 	if t.Stop != nil {
 		row.Stop = &storev1.StopRow{
 			Level: uint32(t.Stop.Level), State: uint32(t.Stop.State), Reason: uint32(t.Stop.Reason),
@@ -51,19 +51,22 @@ func taskOf(team string, row *storev1.TaskRow) task.Task {
 	t := task.Task{
 		ID: task.ID(row.GetId()), Team: team, Kind: task.Kind(row.GetKind()), Agent: row.GetAgent(),
 		Model: row.GetModel(), Description: row.GetDescription(), Workspace: row.GetWorkspace(),
-		Grant: grant.Grant{Tools: row.GetTools(), Readable: row.GetReadable(), Writable: row.GetWritable()},
+		Grant: grant.Grant{
+			Tools: row.GetTools(), Readable: row.GetReadable(), Writable: row.GetWritable(),
+			Network: row.GetNetwork(), Depth: int(row.GetDepth()),
+		},
 		Budget: task.Budget{
 			MaxSteps: int(row.GetMaxSteps()), Steps: row.GetBudgetSteps(), Tokens: row.GetBudgetTokens(),
-			WallTime: time.Duration(row.GetBudgetWallTime()),
+			WallTime: time.Duration(row.GetBudgetWallTime()), Turns: row.GetBudgetTurns(),
+			ToolCalls: row.GetBudgetToolCalls(), Cost: row.GetBudgetCost(),
 		},
+		CallID:             row.GetCallId(),
 		CancelOnDisconnect: row.GetCancelOnDisconnect(),
 		State:              task.State(row.GetState()), Reason: task.Reason(row.GetReason()), Error: row.GetError(),
 		Incarnation: int(row.GetIncarnation()), Start: int(row.GetStart()),
 		Created: timeOf(row.GetCreated()), Started: timeOf(row.GetStarted()), Ended: timeOf(row.GetEnded()),
 	}
-	for _, id := range row.GetAncestors() {
-		t.Ancestors = append(t.Ancestors, task.ID(id))
-	}
+	t.Ancestors = idsOf(row.GetAncestors())
 	if len(t.Ancestors) > 0 {
 		t.Parent = t.Ancestors[0]
 	}
@@ -100,7 +103,17 @@ func entryRow(now time.Time, body task.Body) *storev1.EntryRow {
 			From: uint32(e.From), To: uint32(e.To), Reason: uint32(e.Reason),
 		}}
 	case *task.Notice:
-		row.Body = &storev1.EntryRow_Notice{Notice: &storev1.NoticeRow{Text: e.Text, WrapUp: uint32(e.WrapUp)}}
+		row.Body = &storev1.EntryRow_Notice{Notice: &storev1.NoticeRow{
+			Text: e.Text, WrapUp: uint32(e.WrapUp), TaskId: string(e.TaskID), State: uint32(e.State), Repair: e.Repair,
+		}}
+	case *task.Output:
+		row.Body = &storev1.EntryRow_Output{Output: &storev1.OutputRow{
+			Data: e.Data, Stream: uint32(e.Stream), Offset: uint64(e.Offset), Dropped: uint64(e.Dropped),
+		}}
+	case *task.Compaction:
+		row.Body = &storev1.EntryRow_Compaction{Compaction: &storev1.CompactionRow{
+			Summary: e.Summary, Usage: &storev1.UsageRow{Vector: e.Usage.Vector()},
+		}}
 	}
 	return row
 }
@@ -115,6 +128,7 @@ func toolResultRow(e *task.ToolResult) *storev1.ToolResultRow {
 	if e.Report != nil {
 		row.Report = reportRow(*e.Report)
 	}
+	row.Ends = stringsOf(e.Ends)
 	return row
 }
 
@@ -171,7 +185,19 @@ func bodyOf(row *storev1.EntryRow) task.Body {
 			From: task.State(e.State.GetFrom()), To: task.State(e.State.GetTo()), Reason: task.Reason(e.State.GetReason()),
 		}
 	case *storev1.EntryRow_Notice:
-		return &task.Notice{Text: e.Notice.GetText(), WrapUp: task.Reason(e.Notice.GetWrapUp())}
+		return &task.Notice{
+			Text: e.Notice.GetText(), WrapUp: task.Reason(e.Notice.GetWrapUp()), TaskID: task.ID(e.Notice.GetTaskId()),
+			State: task.State(e.Notice.GetState()), Repair: e.Notice.GetRepair(),
+		}
+	case *storev1.EntryRow_Output:
+		return &task.Output{
+			Data: e.Output.GetData(), Stream: task.Stream(e.Output.GetStream()), Offset: int64(e.Output.GetOffset()),
+			Dropped: int64(e.Output.GetDropped()),
+		}
+	case *storev1.EntryRow_Compaction:
+		return &task.Compaction{
+			Summary: e.Compaction.GetSummary(), Usage: task.UsageOf(e.Compaction.GetUsage().GetVector()),
+		}
 	}
 	return nil
 }
@@ -188,5 +214,6 @@ func toolResultOf(row *storev1.ToolResultRow) *task.ToolResult {
 		report := reportOf(row.GetReport())
 		e.Report = &report
 	}
+	e.Ends = idsOf(row.GetEnds())
 	return e
 }

@@ -152,7 +152,7 @@ func TestRowsComeBack(t *testing.T) {
 	commit(t, j, b)
 
 	b = j.Batch(team)
-	b.Take(id, Row[mailbox.Box]{}, nil, box)
+	b.Take(id, Row[mailbox.Box]{}, nil, box, nil)
 	commit(t, j, b)
 
 	gotLive, err := j.Live(ctx, team, id)
@@ -183,10 +183,14 @@ func TestRowsComeBack(t *testing.T) {
 	b = j.Batch(team)
 	after, err := task.Apply(read(t, j, id).Value, task.Finish{State: task.Failed, Reason: task.Panic}, b.Now())
 	must(t, err)
-	b.EndTask(read(t, j, id), after, report, changes)
+	code := 3
+	left := task.Conclusion{
+		Report: report, Changes: changes, Output: "{}", ExitCode: &code,
+		Evidence: []task.Evidence{{Command: "true", ExitCode: -1, TimedOut: true, Output: "tail"}},
+	}
+	b.EndTask(read(t, j, id), after, left)
 	commit(t, j, b)
-	gotReport, gotChanges, err := j.Result(ctx, team, id)
+	got, err := j.Result(ctx, team, id)
 	must(t, err)
-	same(t, gotReport, report)
-	same(t, gotChanges, changes)
+	same(t, got, left)
 }

@@ -3,8 +3,6 @@ package journal
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -133,9 +131,8 @@ func blockKey(block uint64) string { return fmt.Sprintf("block/%d", block) }
 
 // TeamOf gives the team that a task's id belongs to; TaskNotFound when there can be no such task.
 func (j *Journal) TeamOf(ctx context.Context, id task.ID) (string, error) {
-	digits, ok := strings.CutPrefix(string(id), task.Subagent.Prefix())
-	n, err := strconv.ParseUint(digits, 10, 64)
-	if !ok || err != nil || task.NewID(task.Subagent, n) != id {
+	_, n, ok := task.ParseID(id)
+	if !ok {
 		return "", taskNotFound(id)
 	}
 	block := n / blockSize

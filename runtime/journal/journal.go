@@ -16,6 +16,8 @@
 //	  owner             record  OwnerRow       fence: the daemon's start that owns the partition
 //	  created           log     CreatedRow     tasks in the order of their creation
 //	  task/ID           record  TaskRow        the task
+//	  spec/ID           record  SpecRow        what it was given; absent: nothing beside its opening
+//	  item/GROUP/N      record  ItemRow        steps of a chain
 //	  live/ID           record  LiveRow        exists while the task lives; guards its loop's writes
 //	  child/PARENT/ID   record  ChildRow       children of a task
 //	  usage/ID          record  vector         usage of the task and those below it
@@ -44,6 +46,7 @@ import (
 
 	storev1 "github.com/agentd-dev/agentd/gen/agentd/store/v1"
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/store"
 )
 
@@ -137,7 +140,23 @@ func (j *Journal) Commit(ctx context.Context, b *Batch) error {
 // Follow gives a channel that is closed when the task's transcript grows. Take it before reading to the end. Who finds
 // then that the task has ended calls Unfollow, for no entry will close the channel.
 func (j *Journal) Follow(team, id string) <-chan struct{} {
-	key := team + "/" + entryLog(id)
+	return j.follow(team + "/" + entryLog(id))
+}
+
+// FollowMail gives a channel that is closed when the task is sent mail. Take it before looking at the mail, and call
+// UnfollowMail when it is no longer waited for.
+func (j *Journal) FollowMail(team string, id task.ID) <-chan struct{} {
+	return j.follow(team + "/" + mailLog(id))
+}
+
+// UnfollowMail releases who waits for a task's mail.
+func (j *Journal) UnfollowMail(team string, id task.ID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.release(team + "/" + mailLog(id))
+}
+
+func (j *Journal) follow(key string) <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	ch, ok := j.watchers[key]

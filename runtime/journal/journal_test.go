@@ -60,7 +60,7 @@ func newTask(t *testing.T, j *Journal, team string, parents ...task.ID) task.ID 
 		at.Parent = parents[0]
 	}
 	b := j.Batch(team)
-	b.CreateTask(at)
+	b.CreateTask(task.Draft{Task: at}, "")
 	commit(t, j, b)
 	return at.ID
 }
@@ -73,7 +73,7 @@ func apply(t *testing.T, j *Journal, id task.ID, c task.Change) {
 	after, err := task.Apply(row.Value, c, b.Now())
 	must(t, err)
 	if after.State.Terminal() {
-		b.EndTask(row, after, task.Report{Summary: "over"}, nil)
+		b.EndTask(row, after, task.Conclusion{Report: task.Report{Summary: "over"}})
 	} else {
 		b.ChangeTask(row, after)
 	}

@@ -109,11 +109,28 @@ func (j *Journal) vector(ctx context.Context, team, key string) ([]int64, store.
 	return v, rec.Rev, err
 }
 
-// Result reads what an ended task concluded and which paths it changed; RecordNotFound while it lives.
-func (j *Journal) Result(ctx context.Context, team string, id task.ID) (task.Report, []string, error) {
+// Result reads what an ended task left; RecordNotFound while it lives.
+func (j *Journal) Result(ctx context.Context, team string, id task.ID) (task.Conclusion, error) {
 	row := &storev1.ResultRow{}
 	_, err := j.get(ctx, part(team), resultKey(id), row)
-	return reportOf(row.GetReport()), row.GetChanges(), err
+	return conclusionOf(row), err
+}
+
+// Spec reads what a task was given beside its record.
+func (j *Journal) Spec(ctx context.Context, team string, id task.ID) (task.Spec, error) {
+	row := &storev1.SpecRow{}
+	_, err := j.get(ctx, part(team), specKey(id), row)
+	if errdefs.Is(err, errdefs.RecordNotFound) {
+		err = nil
+	}
+	return specOf(row), err
+}
+
+// Item reads the n-th step of a chain, from 0; RecordNotFound when it has none.
+func (j *Journal) Item(ctx context.Context, team string, group task.ID, n int) (task.Draft, error) {
+	row := &storev1.ItemRow{}
+	_, err := j.get(ctx, part(team), itemKey(group, n), row)
+	return task.Draft{Task: taskOf(team, row.GetTask()), Spec: specOf(row.GetSpec()), Opening: row.GetOpening()}, err
 }
 
 // Entries yields a transcript after a position.
@@ -180,6 +197,7 @@ func (j *Journal) Mail(ctx context.Context, team string, id task.ID, after uint6
 			}
 			m := mailbox.Message{
 				ID: row.GetId(), Pos: uint64(e.Pos), From: row.GetFrom(), Text: row.GetText(), Sent: timeOf(row.GetSent()),
+				About: task.ID(row.GetAbout()),
 			}
 			if !yield(m, err) {
 				return

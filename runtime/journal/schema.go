@@ -13,6 +13,7 @@ import (
 // Keys, as the package comment draws them.
 func taskKey(id task.ID) string          { return "task/" + string(id) }
 func liveKey(id task.ID) string          { return "live/" + string(id) }
+func specKey(id task.ID) string          { return "spec/" + string(id) }
 func childKey(parent, id task.ID) string { return "child/" + string(parent) + "/" + string(id) }
 func usageKey(id task.ID) string         { return "usage/" + string(id) }
 func resultKey(id task.ID) string        { return "result/" + string(id) }
@@ -22,6 +23,8 @@ func inboxKey(id task.ID) string         { return "inbox/" + string(id) }
 func mailboxKey(id task.ID) string       { return "mailbox/" + string(id) }
 
 func processKey(id task.ID, callID string) string { return "process/" + string(id) + "/" + callID }
+
+func itemKey(group task.ID, n int) string { return "item/" + string(group) + "/" + strconv.Itoa(n) }
 
 func pieceKey(id task.ID, callID string, n int) string {
 	return "output/" + string(id) + "/" + callID + "/" + strconv.Itoa(n)

@@ -178,7 +178,7 @@ func writeEverything(t *testing.T, j *Journal) {
 	commit(t, j, b)
 
 	b = j.Batch(team)
-	b.Take(child, Row[mailbox.Box]{}, nil, mailbox.Box{Low: 1})
+	b.Take(child, Row[mailbox.Box]{}, nil, mailbox.Box{Low: 1}, nil)
 	commit(t, j, b)
 	apply(t, j, child, task.Start{})
 	apply(t, j, child, done())

@@ -302,7 +302,7 @@ func TestSpecialFiles(t *testing.T) {
 
 func TestMissingRoot(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "gone")
-	if _, err := OpenRoots(gone, grant.ForWorkspace(gone, nil)); !errdefs.Is(err, errdefs.NoWorkspace) {
+	if _, err := OpenRoots(gone, grant.ForWorkspace(gone, nil, 0)); !errdefs.Is(err, errdefs.NoWorkspace) {
 		t.Errorf("%v", err)
 	}
 }

@@ -16,10 +16,10 @@ type Change interface {
 type Start struct{}
 
 // Resume is written when a started task gets a new loop, after the daemon's or the store's absence. The loop holds a slot
-// and asks the provider anew, so a waiting task runs; a stop that was asked for stays.
+// and does anew what it waited for, so a waiting task runs; a stop that was asked for stays.
 type Resume struct{}
 
-// Wait says that a running task waits for the provider and gives its slot back.
+// Wait says that a running task waits for the provider or for a child and gives its slot back.
 type Wait struct{}
 
 // Proceed says that a waiting task has a slot again.
@@ -29,7 +29,7 @@ type Proceed struct{}
 // Finish.
 type Stop struct{ Order StopOrder }
 
-// Finish is the terminal change. What never ran, or waits for the provider, can't have completed.
+// Finish is the terminal change. What never ran, or waits, can't have completed.
 type Finish struct {
 	State  State
 	Reason Reason

@@ -12,12 +12,13 @@ type Entry struct {
 	Body Body
 }
 
-// Body is what an entry holds: *Input, *Assistant, *CallStarted, *ToolResult, *StateChange or *Notice.
+// Body is what an entry holds: *Input, *Assistant, *CallStarted, *ToolResult, *StateChange, *Notice, *Output or
+// *Compaction.
 type Body interface{ body() }
 
-// Input is text given to the agent: its assignment, or mail.
+// Input is text given to the agent: its assignment, mail, or the end of a task that it spawned.
 type Input struct {
-	From      string // `user`, or a task id
+	From      string // `user`, `daemon`, or a task id
 	Text      string
 	MessageID string // empty for the assignment
 }
@@ -54,6 +55,7 @@ type ToolResult struct {
 	Truncated bool       // Text is head and tail of what @output/CALL_ID keeps
 	Files     []FileMark // files whose content the agent knows from this call
 	Report    *Report    // the accepted report, for the report tool
+	Ends      []ID       // tasks whose end the answer tells, so that nothing else tells of it (R6)
 }
 
 // FileMark says that the agent knows a file at a content: it read or wrote it.
@@ -73,6 +75,32 @@ type StateChange struct {
 type Notice struct {
 	Text   string
 	WrapUp Reason // it asks for the wrap-up, for this reason; 0 = it does not
+	Repair bool   // it asks to repair the result (R2, R3)
+	TaskID ID     // the child that it is about, in the transcript of a group
+	State  State  // of that child
+}
+
+// Stream tells where a shell's bytes were written.
+type Stream uint8
+
+// The streams.
+const (
+	Stdout Stream = iota + 1
+	Stderr
+)
+
+// Output is a piece of what a shell wrote, without a cut rune.
+type Output struct {
+	Data    []byte
+	Stream  Stream
+	Offset  int64 // bytes that both streams had before it, dropped ones included
+	Dropped int64 // bytes right before it that were not kept
+}
+
+// Compaction replaces what is before it, but for the assignment, in the model's context.
+type Compaction struct {
+	Summary string
+	Usage   Usage // of the summary; the step is counted
 }
 
 func (*Input) body()       {}
@@ -81,6 +109,8 @@ func (*CallStarted) body() {}
 func (*ToolResult) body()  {}
 func (*StateChange) body() {}
 func (*Notice) body()      {}
+func (*Output) body()      {}
+func (*Compaction) body()  {}
 
 // Delta is live text of a model call under way; the step's Assistant entry replaces it.
 type Delta struct {

@@ -3,33 +3,10 @@
 package task
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/agentd-dev/agentd/runtime/grant"
 )
-
-// ID names a task in the daemon for ever: `sub-N`. Ids are never reused; gaps are fine.
-type ID string
-
-// Kind tells what a task runs.
-type Kind uint8
-
-// The kinds.
-const (
-	Subagent Kind = iota + 1 // runs one assignment in a fresh context; ids sub-N
-)
-
-// Prefix is what the kind's ids start with, such as "sub-".
-func (k Kind) Prefix() string {
-	if k == Subagent {
-		return "sub-"
-	}
-	return ""
-}
-
-// NewID makes the id of the n-th task.
-func NewID(k Kind, n uint64) ID { return ID(fmt.Sprintf("%s%d", k.Prefix(), n)) }
 
 // State is where a task stands.
 type State uint8
@@ -38,7 +15,7 @@ type State uint8
 const (
 	Queued    State = iota + 1 // durable, not started
 	Running                    // a loop works on it
-	Waiting                    // it waits for the provider's rate limit and holds no slot
+	Waiting                    // it waits for the provider's rate limit or for a child, and holds no slot
 	Stopping                   // a stop was asked for
 	Completed                  // did what was asked
 	Failed                     // could not
@@ -79,25 +56,29 @@ type Reason uint8
 
 // The reasons.
 const (
-	Done            Reason = iota + 1 // the agent ended its turn by itself
-	StoppedByClient                   // a client asked for the stop
-	ParentEnded                       // the parent task ended
-	MaxSteps                          // the steps of the turn ran out
-	BudgetExceeded                    // the budget of steps or tokens ran out
-	Timeout                           // the wall time ran out
-	ModelError                        // the model could not be asked
-	ContextOverflow                   // the history no longer fits the model's context
-	NoProgress                        // repeated an identical call although it was told
-	Panic                             // the loop panicked
-	SpawnFailed                       // could not be started
-	CrashLoop                         // took the daemon down repeatedly
+	Done              Reason = iota + 1 // the agent ended its turn by itself
+	StoppedByClient                     // a client asked for the stop
+	ParentEnded                         // the parent task ended
+	MaxSteps                            // the steps of the turn ran out
+	BudgetExceeded                      // the budget ran out
+	Timeout                             // the wall time ran out
+	ModelError                          // the model could not be asked
+	ContextOverflow                     // the history no longer fits the model's context
+	NoProgress                          // repeated an identical call although it was told
+	Panic                               // the loop panicked
+	SpawnFailed                         // could not be started
+	CrashLoop                           // took the daemon down repeatedly
+	Interrupted                         // a shell whose daemon stopped or went down
+	ExitNonzero                         // a shell whose command failed
+	ContractViolation                   // the output violates its schema after the repair rounds
+	AcceptanceFailed                    // a check fails after the repair rounds
 )
 
 // Reasons lists all reasons in order.
 func Reasons() []Reason {
 	return []Reason{
 		Done, StoppedByClient, ParentEnded, MaxSteps, BudgetExceeded, Timeout, ModelError, ContextOverflow, NoProgress,
-		Panic, SpawnFailed, CrashLoop,
+		Panic, SpawnFailed, CrashLoop, Interrupted, ExitNonzero, ContractViolation, AcceptanceFailed,
 	}
 }
 
@@ -128,6 +109,14 @@ func (r Reason) String() string {
 		return "SPAWN_FAILED"
 	case CrashLoop:
 		return "CRASH_LOOP"
+	case Interrupted:
+		return "INTERRUPTED"
+	case ExitNonzero:
+		return "EXIT_NONZERO"
+	case ContractViolation:
+		return "CONTRACT_VIOLATION"
+	case AcceptanceFailed:
+		return "ACCEPTANCE_FAILED"
 	}
 	return ""
 }
@@ -190,24 +179,39 @@ type Budget struct {
 	Steps    int64         // model calls, of the task and those below it
 	Tokens   int64         // input and output tokens, of the task and those below it
 	WallTime time.Duration // from the start
+
+	Turns     int64 // of the task and those below it
+	ToolCalls int64 // answered, of the task and those below it
+	Cost      int64 // nano-dollars, of the task and those below it
 }
+
+// Shared tells whether the budget bounds what the task and those below it consume together.
+func (b Budget) Shared() bool {
+	return b.Steps > 0 || b.Tokens > 0 || b.Turns > 0 || b.ToolCalls > 0 || b.Cost > 0
+}
+
+// Dollar is one US dollar as costs are counted.
+const Dollar = 1_000_000_000
 
 // Usage is what a task and those below it consumed. Its wall time is not counted but follows from the task.
 type Usage struct {
 	InputTokens, OutputTokens, CachedTokens, ReasoningTokens int64
 	Steps, Turns, ToolCalls                                  int64
+	Cost                                                     int64 // nano-dollars
 }
 
 // Vector is the usage as the numbers that the store adds up. Fields are only ever appended to it.
 func (u Usage) Vector() []int64 {
-	return []int64{u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Steps, u.Turns, u.ToolCalls}
+	return []int64{
+		u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Steps, u.Turns, u.ToolCalls, u.Cost,
+	}
 }
 
 // UsageOf reads a vector, which may be shorter or longer than today's.
 func UsageOf(v []int64) Usage {
-	var w [7]int64
+	var w [8]int64
 	copy(w[:], v)
-	return Usage{w[0], w[1], w[2], w[3], w[4], w[5], w[6]}
+	return Usage{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]}
 }
 
 // Tokens are the input and output tokens together.
@@ -224,7 +228,8 @@ type Task struct {
 	Description        string
 	Workspace          string // absolute, canonical
 	Parent             ID     // empty for a client's spawn
-	Ancestors          []ID   // Parent first, then its parent; at most MaxDepth
+	Ancestors          []ID   // Parent first, then its parent
+	CallID             string // the parent's tool call that spawned it; empty: a client or a group did
 	Grant              grant.Grant
 	Budget             Budget
 	CancelOnDisconnect bool
@@ -240,8 +245,16 @@ type Task struct {
 	Ended       time.Time // zero while it lives
 }
 
-// Depth is the number of tasks above it.
-func (t Task) Depth() int { return len(t.Ancestors) }
+// Depth is the number of tasks above it, without groups.
+func (t Task) Depth() int {
+	depth := 0
+	for _, id := range t.Ancestors {
+		if id.Kind() != Group {
+			depth++
+		}
+	}
+	return depth
+}
 
 // WallTime is the time from its start to its end, or to now.
 func (t Task) WallTime(now time.Time) time.Duration {

@@ -23,7 +23,7 @@ type bashArgs struct {
 func bashTool() Tool {
 	return builtin[bashArgs]{
 		spec: Spec{
-			Name: "bash",
+			Name: BashName,
 			Description: "Run a command line in the workspace with sh and wait for its end. Gives its output and, as the last " +
 				"line, how it ended. Every call starts a new shell, without input; what it leaves running is killed.",
 			Parameters: schema(`

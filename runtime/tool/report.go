@@ -18,7 +18,7 @@ const (
 func reportTool() Tool {
 	return builtin[task.Report]{
 		spec: Spec{
-			Name: "report",
+			Name: ReportName,
 			Description: "Conclude your task: this is all that whoever gave it to you will see. Say what you did and found, " +
 				"where, and what is still open. It ends your turn.",
 			Parameters: schema(`

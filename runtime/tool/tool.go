@@ -45,6 +45,7 @@ type Scope struct {
 	Known     *Known         // files the agent knows, from its own transcript
 	Outputs   OutputSource
 	Shell     Shell
+	Tasks     Tasks
 }
 
 // OutputSource reads whole outputs of the agent's earlier calls (`@output/CALL_ID`).
@@ -65,6 +66,7 @@ type Answer struct {
 	IsError bool            // Text is an Error as JSON
 	Files   []task.FileMark // files whose content the agent knows now
 	Report  *task.Report    // of the report tool: the agent's conclusion, which ends its turn
+	Ends    []task.ID       // tasks whose end the answer tells: the agent is not told of it again (R6)
 }
 
 // Error is an answer that says what went wrong, so that the model need not guess.

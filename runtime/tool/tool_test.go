@@ -34,7 +34,7 @@ func newAgent(t *testing.T) *agent {
 	if err := os.Mkdir(a.ws, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	g := grant.ForWorkspace(a.ws, a.set.Names())
+	g := grant.ForWorkspace(a.ws, a.set.Names(), 5)
 	files, err := sandbox.OpenRoots(a.ws, g)
 	if err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func (d *desk) open() {
 	d.j, err = journal.Open(context.Background(), d.st, time.Now, slog.New(slog.DiscardHandler))
 	d.must(err)
 	d.live = view.NewLive()
-	d.v = view.New(d.j, d.live, time.Now)
+	d.v = view.New(d.j, d.live, noQueue, time.Now)
 }
 
 func (d *desk) must(err error) {
@@ -101,7 +101,7 @@ func (d *desk) spawn(team, description string, ancestors ...task.ID) task.ID {
 		t.Parent = ancestors[0]
 	}
 	b := d.j.Batch(team)
-	b.CreateTask(t)
+	b.CreateTask(task.Draft{Task: t}, "")
 	d.must(d.j.Commit(context.Background(), b))
 	return t.ID
 }
@@ -115,7 +115,7 @@ func (d *desk) apply(id task.ID, c task.Change) {
 	after, err := task.Apply(row.Value, c, b.Now())
 	d.must(err)
 	if after.State.Terminal() {
-		b.EndTask(row, after, task.Report{Summary: "all done"}, []string{"/ws/a"})
+		b.EndTask(row, after, task.Conclusion{Report: task.Report{Summary: "all done"}, Changes: []string{"/ws/a"}})
 	} else {
 		b.ChangeTask(row, after)
 	}
@@ -171,6 +171,9 @@ func (d *desk) metered() *meter {
 	var err error
 	d.j, err = journal.Open(context.Background(), m, time.Now, slog.New(slog.DiscardHandler))
 	d.must(err)
-	d.v = view.New(d.j, d.live, time.Now)
+	d.v = view.New(d.j, d.live, noQueue, time.Now)
 	return m
 }
+
+// noQueue is the queue of a desk: nobody waits.
+func noQueue(task.ID) int { return 0 }

@@ -25,11 +25,12 @@ type View struct {
 	journal *journal.Journal
 	live    *Live
 	now     func() time.Time
+	queue   func(task.ID) int
 }
 
-// New makes a view of a journal; live is where loops publish their text.
-func New(j *journal.Journal, live *Live, now func() time.Time) *View {
-	return &View{journal: j, live: live, now: now}
+// New makes a view of a journal; live is where loops publish their text, and queue tells a queued task's place, from 1.
+func New(j *journal.Journal, live *Live, queue func(task.ID) int, now func() time.Time) *View {
+	return &View{journal: j, live: live, now: now, queue: queue}
 }
 
 // Task is a task with all that follows from its other rows.
@@ -40,6 +41,8 @@ type Task struct {
 	WallTime time.Duration
 	Activity string // what it does now, one line
 	LastSeq  task.Seq
+	Place    int      // in the queue, from 1; 0: it does not wait for a slot
+	Dropped  []string // tools of its definition that it is not granted
 }
 
 // Task shows one task; TaskNotFound when there is none.
@@ -70,7 +73,12 @@ func (v *View) dress(ctx context.Context, t task.Task, team roster.Team) (Task, 
 	if len(last) > 0 {
 		out.LastSeq = last[0].Seq
 	}
-	return out, nil
+	if t.State == task.Queued {
+		out.Place = v.queue(t.ID)
+	}
+	spec, err := v.journal.Spec(ctx, t.Team, t.ID)
+	out.Dropped = spec.Dropped
+	return out, err
 }
 
 // activity follows from the state and the newest entry.
@@ -79,6 +87,11 @@ func activity(t task.Task, last []task.Entry) string {
 	case task.Queued:
 		return "waits for a slot"
 	case task.Waiting:
+		if len(last) > 0 {
+			if started, ok := last[0].Body.(*task.CallStarted); ok {
+				return "waits: " + started.Label
+			}
+		}
 		return "waits for the model provider"
 	case task.Completed, task.Failed, task.Killed:
 		return ""
@@ -223,7 +236,7 @@ func numbered(ids iter.Seq2[task.ID, error], after journal.Rev) (iter.Seq2[journ
 		if err != nil {
 			return nil, err
 		}
-		if n := taskNumber(id); n > after {
+		if n := journal.Rev(id.Number()); n > after {
 			rows = append(rows, journal.Row[task.ID]{Value: id, Rev: n})
 		}
 	}
@@ -235,11 +248,6 @@ func numbered(ids iter.Seq2[task.ID, error], after journal.Rev) (iter.Seq2[journ
 			}
 		}
 	}, nil
-}
-
-func taskNumber(id task.ID) journal.Rev {
-	n, _ := strconv.ParseUint(string(id[strings.LastIndexByte(string(id), '-')+1:]), 10, 64) // ours: always a number
-	return journal.Rev(n)
 }
 
 // teams gives one team by name, or all by number.
@@ -291,7 +299,7 @@ func (v *View) Result(ctx context.Context, id task.ID) (task.Result, error) {
 		return task.Result{}, err
 	}
 	t := row.Value
-	report, changes, err := v.journal.Result(ctx, t.Team, id)
+	left, err := v.journal.Result(ctx, t.Team, id)
 	if err != nil {
 		return task.Result{}, err
 	}
@@ -300,8 +308,8 @@ func (v *View) Result(ctx context.Context, id task.ID) (task.Result, error) {
 		return task.Result{}, err
 	}
 	result := task.Result{
-		TaskID: id, State: t.State, Reason: t.Reason, Error: t.Error, Summary: report.Summary, Findings: report.Findings,
-		Artifacts: report.Artifacts, Claims: report.Claims, Changes: changes, Usage: used, WallTime: t.WallTime(v.now()),
+		TaskID: id, State: t.State, Reason: t.Reason, Error: t.Error, Conclusion: left, Usage: used,
+		WallTime: t.WallTime(v.now()),
 	}
 	for child, err := range v.journal.Children(ctx, t.Team, id) {
 		if err != nil {
@@ -309,6 +317,6 @@ func (v *View) Result(ctx context.Context, id task.ID) (task.Result, error) {
 		}
 		result.Children = append(result.Children, child)
 	}
-	slices.SortFunc(result.Children, func(a, b task.ID) int { return cmp.Compare(taskNumber(a), taskNumber(b)) })
+	slices.SortFunc(result.Children, func(a, b task.ID) int { return cmp.Compare(a.Number(), b.Number()) })
 	return result, nil
 }

@@ -354,7 +354,11 @@ func TestReceiptsReadUnreadMailOnly(t *testing.T) {
 	d.must(err)
 	taken, next := mailbox.Take(box.Value, mail[:mails-1])
 	b := d.j.Batch(team)
-	b.Take(id, box, taken, next)
+	var inputs []task.Body
+	for _, m := range taken {
+		inputs = append(inputs, &task.Input{From: m.From, Text: m.Text, MessageID: m.ID})
+	}
+	b.Take(id, box, taken, next, inputs)
 	d.must(d.j.Commit(ctx, b))
 	d.apply(id, done())
 

@@ -17,9 +17,11 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/agentd-dev/agentd/runtime"
+	"github.com/agentd-dev/agentd/runtime/definition"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/sandbox"
+	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/tool"
 	"github.com/agentd-dev/agentd/runtime/view"
 	"github.com/agentd-dev/agentd/server"
@@ -74,10 +76,11 @@ func newFront(t *testing.T, options ...func(*front)) *front {
 	must(t, err)
 	t.Cleanup(func() { must(t, box.Close()) })
 	live := view.NewLive()
-	v := view.New(j, live, time.Now)
+	v := view.New(j, live, func(task.ID) int { return 0 }, time.Now)
 	supervisor := runtime.New(runtime.Config{
 		Journal: j, Model: f, DefaultModel: "test", ModelHint: "set --model", Tools: tool.NewSet(tool.Builtin()...).Filter([]string{"ls", "read"}),
-		Processes: box, View: v, Live: live, MaxRunning: 4, Now: time.Now, Log: log,
+		Processes: box, View: v, Live: live, MaxRunning: 4, MaxShells: 4, MaxDepth: task.MaxDepth,
+		MaxItems: task.MaxItems, MaxAtOnce: task.DefaultAtOnce, Definitions: definition.New(), Now: time.Now, Log: log,
 	})
 	run(t, supervisor.Serve)
 	<-supervisor.Reachable()

@@ -22,6 +22,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Isolation says where an agent works.
+type Isolation int32
+
+const (
+	// NONE.
+	Isolation_ISOLATION_UNSPECIFIED Isolation = 0
+	// In the workspace, beside others.
+	Isolation_ISOLATION_NONE Isolation = 1
+	// In a git worktree of its own. Not offered yet: refused.
+	Isolation_ISOLATION_WORKTREE Isolation = 2
+)
+
+// Enum value maps for Isolation.
+var (
+	Isolation_name = map[int32]string{
+		0: "ISOLATION_UNSPECIFIED",
+		1: "ISOLATION_NONE",
+		2: "ISOLATION_WORKTREE",
+	}
+	Isolation_value = map[string]int32{
+		"ISOLATION_UNSPECIFIED": 0,
+		"ISOLATION_NONE":        1,
+		"ISOLATION_WORKTREE":    2,
+	}
+)
+
+func (x Isolation) Enum() *Isolation {
+	p := new(Isolation)
+	*p = x
+	return p
+}
+
+func (x Isolation) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Isolation) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_agent_service_proto_enumTypes[0].Descriptor()
+}
+
+func (Isolation) Type() protoreflect.EnumType {
+	return &file_agentd_v1_agent_service_proto_enumTypes[0]
+}
+
+func (x Isolation) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Isolation.Descriptor instead.
+func (Isolation) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{0}
+}
+
 // Delivery says when a message is taken.
 type Delivery int32
 
@@ -55,11 +108,11 @@ func (x Delivery) String() string {
 }
 
 func (Delivery) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_agent_service_proto_enumTypes[0].Descriptor()
+	return file_agentd_v1_agent_service_proto_enumTypes[1].Descriptor()
 }
 
 func (Delivery) Type() protoreflect.EnumType {
-	return &file_agentd_v1_agent_service_proto_enumTypes[0]
+	return &file_agentd_v1_agent_service_proto_enumTypes[1]
 }
 
 func (x Delivery) Number() protoreflect.EnumNumber {
@@ -68,7 +121,7 @@ func (x Delivery) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Delivery.Descriptor instead.
 func (Delivery) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{0}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{1}
 }
 
 // ReceiptState tells how far a message has come.
@@ -112,11 +165,11 @@ func (x ReceiptState) String() string {
 }
 
 func (ReceiptState) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_agent_service_proto_enumTypes[1].Descriptor()
+	return file_agentd_v1_agent_service_proto_enumTypes[2].Descriptor()
 }
 
 func (ReceiptState) Type() protoreflect.EnumType {
-	return &file_agentd_v1_agent_service_proto_enumTypes[1]
+	return &file_agentd_v1_agent_service_proto_enumTypes[2]
 }
 
 func (x ReceiptState) Number() protoreflect.EnumNumber {
@@ -125,7 +178,7 @@ func (x ReceiptState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReceiptState.Descriptor instead.
 func (ReceiptState) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{1}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{2}
 }
 
 // WaitFor names a condition to wait for.
@@ -161,11 +214,11 @@ func (x WaitFor) String() string {
 }
 
 func (WaitFor) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_agent_service_proto_enumTypes[2].Descriptor()
+	return file_agentd_v1_agent_service_proto_enumTypes[3].Descriptor()
 }
 
 func (WaitFor) Type() protoreflect.EnumType {
-	return &file_agentd_v1_agent_service_proto_enumTypes[2]
+	return &file_agentd_v1_agent_service_proto_enumTypes[3]
 }
 
 func (x WaitFor) Number() protoreflect.EnumNumber {
@@ -174,7 +227,7 @@ func (x WaitFor) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WaitFor.Descriptor instead.
 func (WaitFor) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{2}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{3}
 }
 
 // StopLevel says how hard to stop.
@@ -218,11 +271,11 @@ func (x StopLevel) String() string {
 }
 
 func (StopLevel) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_agent_service_proto_enumTypes[3].Descriptor()
+	return file_agentd_v1_agent_service_proto_enumTypes[4].Descriptor()
 }
 
 func (StopLevel) Type() protoreflect.EnumType {
-	return &file_agentd_v1_agent_service_proto_enumTypes[3]
+	return &file_agentd_v1_agent_service_proto_enumTypes[4]
 }
 
 func (x StopLevel) Number() protoreflect.EnumNumber {
@@ -231,7 +284,7 @@ func (x StopLevel) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StopLevel.Descriptor instead.
 func (StopLevel) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{4}
 }
 
 // AgentInput is a named text beside the prompt.
@@ -330,6 +383,144 @@ func (*AgentInput_Text) isAgentInput_Source() {}
 
 func (*AgentInput_TaskId) isAgentInput_Source() {}
 
+// GrantRequest narrows what a task may do. What is not set is not narrowed; what its parent does not have is refused
+// with PERMISSION_DENIED, which names each.
+type GrantRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names of tools, at most 64.
+	Tools []string `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
+	// Directories that may be read, absolute or relative to the workspace; at most 32 together with writable_roots.
+	ReadableRoots []string `protobuf:"bytes,2,rep,name=readable_roots,json=readableRoots,proto3" json:"readable_roots,omitempty"`
+	// Directories that may be written, and read. With one of the two lists set the other one is empty, not all.
+	WritableRoots []string `protobuf:"bytes,3,rep,name=writable_roots,json=writableRoots,proto3" json:"writable_roots,omitempty"`
+	// Whether the network may be used.
+	Network *bool `protobuf:"varint,4,opt,name=network,proto3,oneof" json:"network,omitempty"`
+	// Levels of tasks that may be spawned below.
+	Depth         *int32 `protobuf:"varint,5,opt,name=depth,proto3,oneof" json:"depth,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantRequest) Reset() {
+	*x = GrantRequest{}
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantRequest) ProtoMessage() {}
+
+func (x *GrantRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantRequest.ProtoReflect.Descriptor instead.
+func (*GrantRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GrantRequest) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *GrantRequest) GetReadableRoots() []string {
+	if x != nil {
+		return x.ReadableRoots
+	}
+	return nil
+}
+
+func (x *GrantRequest) GetWritableRoots() []string {
+	if x != nil {
+		return x.WritableRoots
+	}
+	return nil
+}
+
+func (x *GrantRequest) GetNetwork() bool {
+	if x != nil && x.Network != nil {
+		return *x.Network
+	}
+	return false
+}
+
+func (x *GrantRequest) GetDepth() int32 {
+	if x != nil && x.Depth != nil {
+		return *x.Depth
+	}
+	return 0
+}
+
+// AcceptanceCommand is a check that the daemon runs when the agent says it is done.
+type AcceptanceCommand struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Command line for sh, 1 byte to 64 KiB, run in the workspace.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// Longest run, up to 1 h; default 10 min.
+	Timeout       *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptanceCommand) Reset() {
+	*x = AcceptanceCommand{}
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptanceCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptanceCommand) ProtoMessage() {}
+
+func (x *AcceptanceCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptanceCommand.ProtoReflect.Descriptor instead.
+func (*AcceptanceCommand) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AcceptanceCommand) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *AcceptanceCommand) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
 // AgentSpec says what one agent is to do.
 type AgentSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -342,14 +533,24 @@ type AgentSpec struct {
 	// Model, at most 200 bytes; default the daemon's.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
 	// Bounds.
-	Budget        *Budget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *Budget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
+	// What it may do, of what its parent may; without a parent of what its team may.
+	Grant *GrantRequest `protobuf:"bytes,6,opt,name=grant,proto3" json:"grant,omitempty"`
+	// Where it works.
+	Isolation Isolation `protobuf:"varint,7,opt,name=isolation,proto3,enum=agentd.v1.Isolation" json:"isolation,omitempty"`
+	// Checks that must pass, at most 8; failures go back to the agent for 3 rounds, then the task ends with
+	// ACCEPTANCE_FAILED.
+	Acceptance []*AcceptanceCommand `protobuf:"bytes,8,rep,name=acceptance,proto3" json:"acceptance,omitempty"`
+	// JSON Schema of the output, at most 64 KiB; violations go back to the agent for 3 rounds, then the task ends with
+	// CONTRACT_VIOLATION.
+	ResultSchema  string `protobuf:"bytes,9,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AgentSpec) Reset() {
 	*x = AgentSpec{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[1]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -361,7 +562,7 @@ func (x *AgentSpec) String() string {
 func (*AgentSpec) ProtoMessage() {}
 
 func (x *AgentSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[1]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -374,7 +575,7 @@ func (x *AgentSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentSpec.ProtoReflect.Descriptor instead.
 func (*AgentSpec) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{1}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AgentSpec) GetAgent() string {
@@ -412,6 +613,209 @@ func (x *AgentSpec) GetBudget() *Budget {
 	return nil
 }
 
+func (x *AgentSpec) GetGrant() *GrantRequest {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
+func (x *AgentSpec) GetIsolation() Isolation {
+	if x != nil {
+		return x.Isolation
+	}
+	return Isolation_ISOLATION_UNSPECIFIED
+}
+
+func (x *AgentSpec) GetAcceptance() []*AcceptanceCommand {
+	if x != nil {
+		return x.Acceptance
+	}
+	return nil
+}
+
+func (x *AgentSpec) GetResultSchema() string {
+	if x != nil {
+		return x.ResultSchema
+	}
+	return ""
+}
+
+// Parallel runs agents side by side. One that fails does not end the others.
+type Parallel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agents, 1 to 8.
+	Items []*AgentSpec `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// How many at once, 1 to 8; default 4.
+	MaxConcurrency int32 `protobuf:"varint,2,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Parallel) Reset() {
+	*x = Parallel{}
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Parallel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Parallel) ProtoMessage() {}
+
+func (x *Parallel) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Parallel.ProtoReflect.Descriptor instead.
+func (*Parallel) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Parallel) GetItems() []*AgentSpec {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *Parallel) GetMaxConcurrency() int32 {
+	if x != nil {
+		return x.MaxConcurrency
+	}
+	return 0
+}
+
+// Chain runs agents one after the other. It ends at the first that does not complete.
+type Chain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The steps, 1 to 8. `{previous}` in a prompt stands for the conclusion of the step before.
+	Items []*AgentSpec `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// An ended chain of the same team (`grp-N`): its completed steps are kept and not run again. Without items, its own
+	// steps are used for the rest; with items, there must be as many.
+	ResumeFrom    string `protobuf:"bytes,2,opt,name=resume_from,json=resumeFrom,proto3" json:"resume_from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Chain) Reset() {
+	*x = Chain{}
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Chain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Chain) ProtoMessage() {}
+
+func (x *Chain) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Chain.ProtoReflect.Descriptor instead.
+func (*Chain) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Chain) GetItems() []*AgentSpec {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *Chain) GetResumeFrom() string {
+	if x != nil {
+		return x.ResumeFrom
+	}
+	return ""
+}
+
+// Shell runs a command line on its own.
+type Shell struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Command line for sh, 1 byte to 64 KiB.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// Directory to run in, absolute or relative to the workspace; default the workspace.
+	Cwd string `protobuf:"bytes,2,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	// Variables for the command beside those that every command gets, at most 64; AGENTD_TASK can't be set.
+	Env           map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Shell) Reset() {
+	*x = Shell{}
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Shell) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Shell) ProtoMessage() {}
+
+func (x *Shell) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Shell.ProtoReflect.Descriptor instead.
+func (*Shell) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Shell) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *Shell) GetCwd() string {
+	if x != nil {
+		return x.Cwd
+	}
+	return ""
+}
+
+func (x *Shell) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
 // SpawnRequest starts a task.
 type SpawnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -437,6 +841,9 @@ type SpawnRequest struct {
 	// Types that are valid to be assigned to Mode:
 	//
 	//	*SpawnRequest_Single
+	//	*SpawnRequest_Parallel
+	//	*SpawnRequest_Chain
+	//	*SpawnRequest_Shell
 	Mode          isSpawnRequest_Mode `protobuf_oneof:"mode"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -444,7 +851,7 @@ type SpawnRequest struct {
 
 func (x *SpawnRequest) Reset() {
 	*x = SpawnRequest{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +863,7 @@ func (x *SpawnRequest) String() string {
 func (*SpawnRequest) ProtoMessage() {}
 
 func (x *SpawnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +876,7 @@ func (x *SpawnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnRequest.ProtoReflect.Descriptor instead.
 func (*SpawnRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{2}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SpawnRequest) GetRequestId() string {
@@ -544,6 +951,33 @@ func (x *SpawnRequest) GetSingle() *AgentSpec {
 	return nil
 }
 
+func (x *SpawnRequest) GetParallel() *Parallel {
+	if x != nil {
+		if x, ok := x.Mode.(*SpawnRequest_Parallel); ok {
+			return x.Parallel
+		}
+	}
+	return nil
+}
+
+func (x *SpawnRequest) GetChain() *Chain {
+	if x != nil {
+		if x, ok := x.Mode.(*SpawnRequest_Chain); ok {
+			return x.Chain
+		}
+	}
+	return nil
+}
+
+func (x *SpawnRequest) GetShell() *Shell {
+	if x != nil {
+		if x, ok := x.Mode.(*SpawnRequest_Shell); ok {
+			return x.Shell
+		}
+	}
+	return nil
+}
+
 type isSpawnRequest_Mode interface {
 	isSpawnRequest_Mode()
 }
@@ -553,7 +987,28 @@ type SpawnRequest_Single struct {
 	Single *AgentSpec `protobuf:"bytes,9,opt,name=single,proto3,oneof"`
 }
 
+type SpawnRequest_Parallel struct {
+	// Several agents side by side, below a task of kind GROUP.
+	Parallel *Parallel `protobuf:"bytes,10,opt,name=parallel,proto3,oneof"`
+}
+
+type SpawnRequest_Chain struct {
+	// Several agents one after the other, below a task of kind GROUP.
+	Chain *Chain `protobuf:"bytes,11,opt,name=chain,proto3,oneof"`
+}
+
+type SpawnRequest_Shell struct {
+	// A command line.
+	Shell *Shell `protobuf:"bytes,14,opt,name=shell,proto3,oneof"`
+}
+
 func (*SpawnRequest_Single) isSpawnRequest_Mode() {}
+
+func (*SpawnRequest_Parallel) isSpawnRequest_Mode() {}
+
+func (*SpawnRequest_Chain) isSpawnRequest_Mode() {}
+
+func (*SpawnRequest_Shell) isSpawnRequest_Mode() {}
 
 // SpawnResponse is one item of a spawn's stream.
 type SpawnResponse struct {
@@ -574,7 +1029,7 @@ type SpawnResponse struct {
 
 func (x *SpawnResponse) Reset() {
 	*x = SpawnResponse{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +1041,7 @@ func (x *SpawnResponse) String() string {
 func (*SpawnResponse) ProtoMessage() {}
 
 func (x *SpawnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +1054,7 @@ func (x *SpawnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnResponse.ProtoReflect.Descriptor instead.
 func (*SpawnResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SpawnResponse) GetItem() isSpawnResponse_Item {
@@ -716,7 +1171,7 @@ type SendMessageRequest struct {
 
 func (x *SendMessageRequest) Reset() {
 	*x = SendMessageRequest{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[4]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +1183,7 @@ func (x *SendMessageRequest) String() string {
 func (*SendMessageRequest) ProtoMessage() {}
 
 func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[4]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +1196,7 @@ func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageRequest.ProtoReflect.Descriptor instead.
 func (*SendMessageRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{4}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SendMessageRequest) GetRequestId() string {
@@ -816,7 +1271,7 @@ type SendMessageResponse struct {
 
 func (x *SendMessageResponse) Reset() {
 	*x = SendMessageResponse{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[5]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +1283,7 @@ func (x *SendMessageResponse) String() string {
 func (*SendMessageResponse) ProtoMessage() {}
 
 func (x *SendMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[5]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +1296,7 @@ func (x *SendMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageResponse.ProtoReflect.Descriptor instead.
 func (*SendMessageResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{5}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SendMessageResponse) GetMessageId() string {
@@ -895,7 +1350,7 @@ type TaskOutputRequest struct {
 
 func (x *TaskOutputRequest) Reset() {
 	*x = TaskOutputRequest{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[6]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1362,7 @@ func (x *TaskOutputRequest) String() string {
 func (*TaskOutputRequest) ProtoMessage() {}
 
 func (x *TaskOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[6]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1375,7 @@ func (x *TaskOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskOutputRequest.ProtoReflect.Descriptor instead.
 func (*TaskOutputRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{6}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TaskOutputRequest) GetTaskId() string {
@@ -991,7 +1446,7 @@ type TaskOutputResponse struct {
 
 func (x *TaskOutputResponse) Reset() {
 	*x = TaskOutputResponse{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1458,7 @@ func (x *TaskOutputResponse) String() string {
 func (*TaskOutputResponse) ProtoMessage() {}
 
 func (x *TaskOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1471,7 @@ func (x *TaskOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskOutputResponse.ProtoReflect.Descriptor instead.
 func (*TaskOutputResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{7}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TaskOutputResponse) GetItem() isTaskOutputResponse_Item {
@@ -1131,7 +1586,7 @@ type TaskStopRequest struct {
 
 func (x *TaskStopRequest) Reset() {
 	*x = TaskStopRequest{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[8]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1598,7 @@ func (x *TaskStopRequest) String() string {
 func (*TaskStopRequest) ProtoMessage() {}
 
 func (x *TaskStopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[8]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1611,7 @@ func (x *TaskStopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStopRequest.ProtoReflect.Descriptor instead.
 func (*TaskStopRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{8}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TaskStopRequest) GetRequestId() string {
@@ -1216,7 +1671,7 @@ type StopProgress struct {
 
 func (x *StopProgress) Reset() {
 	*x = StopProgress{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1683,7 @@ func (x *StopProgress) String() string {
 func (*StopProgress) ProtoMessage() {}
 
 func (x *StopProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1696,7 @@ func (x *StopProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopProgress.ProtoReflect.Descriptor instead.
 func (*StopProgress) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{9}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StopProgress) GetLevel() StopLevel {
@@ -1281,7 +1736,7 @@ type TaskStopResponse struct {
 
 func (x *TaskStopResponse) Reset() {
 	*x = TaskStopResponse{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1748,7 @@ func (x *TaskStopResponse) String() string {
 func (*TaskStopResponse) ProtoMessage() {}
 
 func (x *TaskStopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1761,7 @@ func (x *TaskStopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStopResponse.ProtoReflect.Descriptor instead.
 func (*TaskStopResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{10}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TaskStopResponse) GetItem() isTaskStopResponse_Item {
@@ -1362,13 +1817,45 @@ const file_agentd_v1_agent_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x12\x19\n" +
 	"\atask_id\x18\x03 \x01(\tH\x00R\x06taskIdB\b\n" +
-	"\x06source\"\xa9\x01\n" +
+	"\x06source\"\xc2\x01\n" +
+	"\fGrantRequest\x12\x14\n" +
+	"\x05tools\x18\x01 \x03(\tR\x05tools\x12%\n" +
+	"\x0ereadable_roots\x18\x02 \x03(\tR\rreadableRoots\x12%\n" +
+	"\x0ewritable_roots\x18\x03 \x03(\tR\rwritableRoots\x12\x1d\n" +
+	"\anetwork\x18\x04 \x01(\bH\x00R\anetwork\x88\x01\x01\x12\x19\n" +
+	"\x05depth\x18\x05 \x01(\x05H\x01R\x05depth\x88\x01\x01B\n" +
+	"\n" +
+	"\b_networkB\b\n" +
+	"\x06_depth\"b\n" +
+	"\x11AcceptanceCommand\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x123\n" +
+	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xef\x02\n" +
 	"\tAgentSpec\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06prompt\x18\x02 \x01(\tR\x06prompt\x12-\n" +
 	"\x06inputs\x18\x03 \x03(\v2\x15.agentd.v1.AgentInputR\x06inputs\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12)\n" +
-	"\x06budget\x18\x05 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\"\xde\x02\n" +
+	"\x06budget\x18\x05 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x12-\n" +
+	"\x05grant\x18\x06 \x01(\v2\x17.agentd.v1.GrantRequestR\x05grant\x122\n" +
+	"\tisolation\x18\a \x01(\x0e2\x14.agentd.v1.IsolationR\tisolation\x12<\n" +
+	"\n" +
+	"acceptance\x18\b \x03(\v2\x1c.agentd.v1.AcceptanceCommandR\n" +
+	"acceptance\x12#\n" +
+	"\rresult_schema\x18\t \x01(\tR\fresultSchema\"_\n" +
+	"\bParallel\x12*\n" +
+	"\x05items\x18\x01 \x03(\v2\x14.agentd.v1.AgentSpecR\x05items\x12'\n" +
+	"\x0fmax_concurrency\x18\x02 \x01(\x05R\x0emaxConcurrency\"T\n" +
+	"\x05Chain\x12*\n" +
+	"\x05items\x18\x01 \x03(\v2\x14.agentd.v1.AgentSpecR\x05items\x12\x1f\n" +
+	"\vresume_from\x18\x02 \x01(\tR\n" +
+	"resumeFrom\"\x98\x01\n" +
+	"\x05Shell\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12\x10\n" +
+	"\x03cwd\x18\x02 \x01(\tR\x03cwd\x12+\n" +
+	"\x03env\x18\x03 \x03(\v2\x19.agentd.v1.Shell.EnvEntryR\x03env\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe5\x03\n" +
 	"\fSpawnRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -1379,7 +1866,11 @@ const file_agentd_v1_agent_service_proto_rawDesc = "" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x16\n" +
 	"\x06detach\x18\a \x01(\bR\x06detach\x120\n" +
 	"\x14cancel_on_disconnect\x18\b \x01(\bR\x12cancelOnDisconnect\x12.\n" +
-	"\x06single\x18\t \x01(\v2\x14.agentd.v1.AgentSpecH\x00R\x06singleB\x06\n" +
+	"\x06single\x18\t \x01(\v2\x14.agentd.v1.AgentSpecH\x00R\x06single\x121\n" +
+	"\bparallel\x18\n" +
+	" \x01(\v2\x13.agentd.v1.ParallelH\x00R\bparallel\x12(\n" +
+	"\x05chain\x18\v \x01(\v2\x10.agentd.v1.ChainH\x00R\x05chain\x12(\n" +
+	"\x05shell\x18\x0e \x01(\v2\x10.agentd.v1.ShellH\x00R\x05shellB\x06\n" +
 	"\x04mode\"\xf8\x01\n" +
 	"\rSpawnResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x0f.agentd.v1.TaskH\x00R\x04task\x12(\n" +
@@ -1432,7 +1923,11 @@ const file_agentd_v1_agent_service_proto_rawDesc = "" +
 	"\x10TaskStopResponse\x125\n" +
 	"\bprogress\x18\x01 \x01(\v2\x17.agentd.v1.StopProgressH\x00R\bprogress\x12%\n" +
 	"\x04task\x18\x02 \x01(\v2\x0f.agentd.v1.TaskH\x00R\x04taskB\x06\n" +
-	"\x04item*7\n" +
+	"\x04item*R\n" +
+	"\tIsolation\x12\x19\n" +
+	"\x15ISOLATION_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eISOLATION_NONE\x10\x01\x12\x16\n" +
+	"\x12ISOLATION_WORKTREE\x10\x02*7\n" +
 	"\bDelivery\x12\x18\n" +
 	"\x14DELIVERY_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rDELIVERY_STEP\x10\x01*\x87\x01\n" +
@@ -1468,71 +1963,88 @@ func file_agentd_v1_agent_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_agent_service_proto_rawDescData
 }
 
-var file_agentd_v1_agent_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_agentd_v1_agent_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_agentd_v1_agent_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_agentd_v1_agent_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_agentd_v1_agent_service_proto_goTypes = []any{
-	(Delivery)(0),               // 0: agentd.v1.Delivery
-	(ReceiptState)(0),           // 1: agentd.v1.ReceiptState
-	(WaitFor)(0),                // 2: agentd.v1.WaitFor
-	(StopLevel)(0),              // 3: agentd.v1.StopLevel
-	(*AgentInput)(nil),          // 4: agentd.v1.AgentInput
-	(*AgentSpec)(nil),           // 5: agentd.v1.AgentSpec
-	(*SpawnRequest)(nil),        // 6: agentd.v1.SpawnRequest
-	(*SpawnResponse)(nil),       // 7: agentd.v1.SpawnResponse
-	(*SendMessageRequest)(nil),  // 8: agentd.v1.SendMessageRequest
-	(*SendMessageResponse)(nil), // 9: agentd.v1.SendMessageResponse
-	(*TaskOutputRequest)(nil),   // 10: agentd.v1.TaskOutputRequest
-	(*TaskOutputResponse)(nil),  // 11: agentd.v1.TaskOutputResponse
-	(*TaskStopRequest)(nil),     // 12: agentd.v1.TaskStopRequest
-	(*StopProgress)(nil),        // 13: agentd.v1.StopProgress
-	(*TaskStopResponse)(nil),    // 14: agentd.v1.TaskStopResponse
-	(*Budget)(nil),              // 15: agentd.v1.Budget
-	(*durationpb.Duration)(nil), // 16: google.protobuf.Duration
-	(*Task)(nil),                // 17: agentd.v1.Task
-	(*Entry)(nil),               // 18: agentd.v1.Entry
-	(*Delta)(nil),               // 19: agentd.v1.Delta
-	(*Heartbeat)(nil),           // 20: agentd.v1.Heartbeat
-	(*Outcome)(nil),             // 21: agentd.v1.Outcome
+	(Isolation)(0),              // 0: agentd.v1.Isolation
+	(Delivery)(0),               // 1: agentd.v1.Delivery
+	(ReceiptState)(0),           // 2: agentd.v1.ReceiptState
+	(WaitFor)(0),                // 3: agentd.v1.WaitFor
+	(StopLevel)(0),              // 4: agentd.v1.StopLevel
+	(*AgentInput)(nil),          // 5: agentd.v1.AgentInput
+	(*GrantRequest)(nil),        // 6: agentd.v1.GrantRequest
+	(*AcceptanceCommand)(nil),   // 7: agentd.v1.AcceptanceCommand
+	(*AgentSpec)(nil),           // 8: agentd.v1.AgentSpec
+	(*Parallel)(nil),            // 9: agentd.v1.Parallel
+	(*Chain)(nil),               // 10: agentd.v1.Chain
+	(*Shell)(nil),               // 11: agentd.v1.Shell
+	(*SpawnRequest)(nil),        // 12: agentd.v1.SpawnRequest
+	(*SpawnResponse)(nil),       // 13: agentd.v1.SpawnResponse
+	(*SendMessageRequest)(nil),  // 14: agentd.v1.SendMessageRequest
+	(*SendMessageResponse)(nil), // 15: agentd.v1.SendMessageResponse
+	(*TaskOutputRequest)(nil),   // 16: agentd.v1.TaskOutputRequest
+	(*TaskOutputResponse)(nil),  // 17: agentd.v1.TaskOutputResponse
+	(*TaskStopRequest)(nil),     // 18: agentd.v1.TaskStopRequest
+	(*StopProgress)(nil),        // 19: agentd.v1.StopProgress
+	(*TaskStopResponse)(nil),    // 20: agentd.v1.TaskStopResponse
+	nil,                         // 21: agentd.v1.Shell.EnvEntry
+	(*durationpb.Duration)(nil), // 22: google.protobuf.Duration
+	(*Budget)(nil),              // 23: agentd.v1.Budget
+	(*Task)(nil),                // 24: agentd.v1.Task
+	(*Entry)(nil),               // 25: agentd.v1.Entry
+	(*Delta)(nil),               // 26: agentd.v1.Delta
+	(*Heartbeat)(nil),           // 27: agentd.v1.Heartbeat
+	(*Outcome)(nil),             // 28: agentd.v1.Outcome
 }
 var file_agentd_v1_agent_service_proto_depIdxs = []int32{
-	4,  // 0: agentd.v1.AgentSpec.inputs:type_name -> agentd.v1.AgentInput
-	15, // 1: agentd.v1.AgentSpec.budget:type_name -> agentd.v1.Budget
-	16, // 2: agentd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
-	5,  // 3: agentd.v1.SpawnRequest.single:type_name -> agentd.v1.AgentSpec
-	17, // 4: agentd.v1.SpawnResponse.task:type_name -> agentd.v1.Task
-	18, // 5: agentd.v1.SpawnResponse.entry:type_name -> agentd.v1.Entry
-	19, // 6: agentd.v1.SpawnResponse.delta:type_name -> agentd.v1.Delta
-	20, // 7: agentd.v1.SpawnResponse.heartbeat:type_name -> agentd.v1.Heartbeat
-	21, // 8: agentd.v1.SpawnResponse.outcome:type_name -> agentd.v1.Outcome
-	0,  // 9: agentd.v1.SendMessageRequest.delivery:type_name -> agentd.v1.Delivery
-	1,  // 10: agentd.v1.SendMessageRequest.until:type_name -> agentd.v1.ReceiptState
-	1,  // 11: agentd.v1.SendMessageResponse.state:type_name -> agentd.v1.ReceiptState
-	2,  // 12: agentd.v1.TaskOutputRequest.wait_for:type_name -> agentd.v1.WaitFor
-	16, // 13: agentd.v1.TaskOutputRequest.timeout:type_name -> google.protobuf.Duration
-	17, // 14: agentd.v1.TaskOutputResponse.task:type_name -> agentd.v1.Task
-	18, // 15: agentd.v1.TaskOutputResponse.entry:type_name -> agentd.v1.Entry
-	19, // 16: agentd.v1.TaskOutputResponse.delta:type_name -> agentd.v1.Delta
-	20, // 17: agentd.v1.TaskOutputResponse.heartbeat:type_name -> agentd.v1.Heartbeat
-	21, // 18: agentd.v1.TaskOutputResponse.outcome:type_name -> agentd.v1.Outcome
-	3,  // 19: agentd.v1.TaskStopRequest.level:type_name -> agentd.v1.StopLevel
-	16, // 20: agentd.v1.TaskStopRequest.wrap_up_timeout:type_name -> google.protobuf.Duration
-	16, // 21: agentd.v1.TaskStopRequest.cancel_timeout:type_name -> google.protobuf.Duration
-	3,  // 22: agentd.v1.StopProgress.level:type_name -> agentd.v1.StopLevel
-	13, // 23: agentd.v1.TaskStopResponse.progress:type_name -> agentd.v1.StopProgress
-	17, // 24: agentd.v1.TaskStopResponse.task:type_name -> agentd.v1.Task
-	6,  // 25: agentd.v1.AgentService.Spawn:input_type -> agentd.v1.SpawnRequest
-	8,  // 26: agentd.v1.AgentService.SendMessage:input_type -> agentd.v1.SendMessageRequest
-	10, // 27: agentd.v1.AgentService.TaskOutput:input_type -> agentd.v1.TaskOutputRequest
-	12, // 28: agentd.v1.AgentService.TaskStop:input_type -> agentd.v1.TaskStopRequest
-	7,  // 29: agentd.v1.AgentService.Spawn:output_type -> agentd.v1.SpawnResponse
-	9,  // 30: agentd.v1.AgentService.SendMessage:output_type -> agentd.v1.SendMessageResponse
-	11, // 31: agentd.v1.AgentService.TaskOutput:output_type -> agentd.v1.TaskOutputResponse
-	14, // 32: agentd.v1.AgentService.TaskStop:output_type -> agentd.v1.TaskStopResponse
-	29, // [29:33] is the sub-list for method output_type
-	25, // [25:29] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	22, // 0: agentd.v1.AcceptanceCommand.timeout:type_name -> google.protobuf.Duration
+	5,  // 1: agentd.v1.AgentSpec.inputs:type_name -> agentd.v1.AgentInput
+	23, // 2: agentd.v1.AgentSpec.budget:type_name -> agentd.v1.Budget
+	6,  // 3: agentd.v1.AgentSpec.grant:type_name -> agentd.v1.GrantRequest
+	0,  // 4: agentd.v1.AgentSpec.isolation:type_name -> agentd.v1.Isolation
+	7,  // 5: agentd.v1.AgentSpec.acceptance:type_name -> agentd.v1.AcceptanceCommand
+	8,  // 6: agentd.v1.Parallel.items:type_name -> agentd.v1.AgentSpec
+	8,  // 7: agentd.v1.Chain.items:type_name -> agentd.v1.AgentSpec
+	21, // 8: agentd.v1.Shell.env:type_name -> agentd.v1.Shell.EnvEntry
+	22, // 9: agentd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
+	8,  // 10: agentd.v1.SpawnRequest.single:type_name -> agentd.v1.AgentSpec
+	9,  // 11: agentd.v1.SpawnRequest.parallel:type_name -> agentd.v1.Parallel
+	10, // 12: agentd.v1.SpawnRequest.chain:type_name -> agentd.v1.Chain
+	11, // 13: agentd.v1.SpawnRequest.shell:type_name -> agentd.v1.Shell
+	24, // 14: agentd.v1.SpawnResponse.task:type_name -> agentd.v1.Task
+	25, // 15: agentd.v1.SpawnResponse.entry:type_name -> agentd.v1.Entry
+	26, // 16: agentd.v1.SpawnResponse.delta:type_name -> agentd.v1.Delta
+	27, // 17: agentd.v1.SpawnResponse.heartbeat:type_name -> agentd.v1.Heartbeat
+	28, // 18: agentd.v1.SpawnResponse.outcome:type_name -> agentd.v1.Outcome
+	1,  // 19: agentd.v1.SendMessageRequest.delivery:type_name -> agentd.v1.Delivery
+	2,  // 20: agentd.v1.SendMessageRequest.until:type_name -> agentd.v1.ReceiptState
+	2,  // 21: agentd.v1.SendMessageResponse.state:type_name -> agentd.v1.ReceiptState
+	3,  // 22: agentd.v1.TaskOutputRequest.wait_for:type_name -> agentd.v1.WaitFor
+	22, // 23: agentd.v1.TaskOutputRequest.timeout:type_name -> google.protobuf.Duration
+	24, // 24: agentd.v1.TaskOutputResponse.task:type_name -> agentd.v1.Task
+	25, // 25: agentd.v1.TaskOutputResponse.entry:type_name -> agentd.v1.Entry
+	26, // 26: agentd.v1.TaskOutputResponse.delta:type_name -> agentd.v1.Delta
+	27, // 27: agentd.v1.TaskOutputResponse.heartbeat:type_name -> agentd.v1.Heartbeat
+	28, // 28: agentd.v1.TaskOutputResponse.outcome:type_name -> agentd.v1.Outcome
+	4,  // 29: agentd.v1.TaskStopRequest.level:type_name -> agentd.v1.StopLevel
+	22, // 30: agentd.v1.TaskStopRequest.wrap_up_timeout:type_name -> google.protobuf.Duration
+	22, // 31: agentd.v1.TaskStopRequest.cancel_timeout:type_name -> google.protobuf.Duration
+	4,  // 32: agentd.v1.StopProgress.level:type_name -> agentd.v1.StopLevel
+	19, // 33: agentd.v1.TaskStopResponse.progress:type_name -> agentd.v1.StopProgress
+	24, // 34: agentd.v1.TaskStopResponse.task:type_name -> agentd.v1.Task
+	12, // 35: agentd.v1.AgentService.Spawn:input_type -> agentd.v1.SpawnRequest
+	14, // 36: agentd.v1.AgentService.SendMessage:input_type -> agentd.v1.SendMessageRequest
+	16, // 37: agentd.v1.AgentService.TaskOutput:input_type -> agentd.v1.TaskOutputRequest
+	18, // 38: agentd.v1.AgentService.TaskStop:input_type -> agentd.v1.TaskStopRequest
+	13, // 39: agentd.v1.AgentService.Spawn:output_type -> agentd.v1.SpawnResponse
+	15, // 40: agentd.v1.AgentService.SendMessage:output_type -> agentd.v1.SendMessageResponse
+	17, // 41: agentd.v1.AgentService.TaskOutput:output_type -> agentd.v1.TaskOutputResponse
+	20, // 42: agentd.v1.AgentService.TaskStop:output_type -> agentd.v1.TaskStopResponse
+	39, // [39:43] is the sub-list for method output_type
+	35, // [35:39] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_agent_service_proto_init() }
@@ -1545,27 +2057,31 @@ func file_agentd_v1_agent_service_proto_init() {
 		(*AgentInput_Text)(nil),
 		(*AgentInput_TaskId)(nil),
 	}
-	file_agentd_v1_agent_service_proto_msgTypes[2].OneofWrappers = []any{
+	file_agentd_v1_agent_service_proto_msgTypes[1].OneofWrappers = []any{}
+	file_agentd_v1_agent_service_proto_msgTypes[7].OneofWrappers = []any{
 		(*SpawnRequest_Single)(nil),
+		(*SpawnRequest_Parallel)(nil),
+		(*SpawnRequest_Chain)(nil),
+		(*SpawnRequest_Shell)(nil),
 	}
-	file_agentd_v1_agent_service_proto_msgTypes[3].OneofWrappers = []any{
+	file_agentd_v1_agent_service_proto_msgTypes[8].OneofWrappers = []any{
 		(*SpawnResponse_Task)(nil),
 		(*SpawnResponse_Entry)(nil),
 		(*SpawnResponse_Delta)(nil),
 		(*SpawnResponse_Heartbeat)(nil),
 		(*SpawnResponse_Outcome)(nil),
 	}
-	file_agentd_v1_agent_service_proto_msgTypes[4].OneofWrappers = []any{
+	file_agentd_v1_agent_service_proto_msgTypes[9].OneofWrappers = []any{
 		(*SendMessageRequest_Text)(nil),
 	}
-	file_agentd_v1_agent_service_proto_msgTypes[7].OneofWrappers = []any{
+	file_agentd_v1_agent_service_proto_msgTypes[12].OneofWrappers = []any{
 		(*TaskOutputResponse_Task)(nil),
 		(*TaskOutputResponse_Entry)(nil),
 		(*TaskOutputResponse_Delta)(nil),
 		(*TaskOutputResponse_Heartbeat)(nil),
 		(*TaskOutputResponse_Outcome)(nil),
 	}
-	file_agentd_v1_agent_service_proto_msgTypes[10].OneofWrappers = []any{
+	file_agentd_v1_agent_service_proto_msgTypes[15].OneofWrappers = []any{
 		(*TaskStopResponse_Progress)(nil),
 		(*TaskStopResponse_Task)(nil),
 	}
@@ -1574,8 +2090,8 @@ func file_agentd_v1_agent_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_agent_service_proto_rawDesc), len(file_agentd_v1_agent_service_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   11,
+			NumEnums:      5,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,447 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// AgentSource tells where an agent definition comes from.
+type AgentSource int32
+
+const (
+	// Never sent.
+	AgentSource_AGENT_SOURCE_UNSPECIFIED AgentSource = 0
+	// Built into the daemon.
+	AgentSource_AGENT_SOURCE_BUILTIN AgentSource = 1
+	// A file in the user's config directory.
+	AgentSource_AGENT_SOURCE_USER AgentSource = 2
+	// A file in the workspace.
+	AgentSource_AGENT_SOURCE_WORKSPACE AgentSource = 3
+)
+
+// Enum value maps for AgentSource.
+var (
+	AgentSource_name = map[int32]string{
+		0: "AGENT_SOURCE_UNSPECIFIED",
+		1: "AGENT_SOURCE_BUILTIN",
+		2: "AGENT_SOURCE_USER",
+		3: "AGENT_SOURCE_WORKSPACE",
+	}
+	AgentSource_value = map[string]int32{
+		"AGENT_SOURCE_UNSPECIFIED": 0,
+		"AGENT_SOURCE_BUILTIN":     1,
+		"AGENT_SOURCE_USER":        2,
+		"AGENT_SOURCE_WORKSPACE":   3,
+	}
+)
+
+func (x AgentSource) Enum() *AgentSource {
+	p := new(AgentSource)
+	*p = x
+	return p
+}
+
+func (x AgentSource) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AgentSource) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_daemon_service_proto_enumTypes[0].Descriptor()
+}
+
+func (AgentSource) Type() protoreflect.EnumType {
+	return &file_agentd_v1_daemon_service_proto_enumTypes[0]
+}
+
+func (x AgentSource) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AgentSource.Descriptor instead.
+func (AgentSource) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{0}
+}
+
+// ListAgentsRequest says where.
+type ListAgentsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absolute directory whose definitions count too; empty: only the user's and the built-in ones.
+	Workspace     string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAgentsRequest) Reset() {
+	*x = ListAgentsRequest{}
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAgentsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAgentsRequest) ProtoMessage() {}
+
+func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
+func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ListAgentsRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+// AgentDefinition is a named kind of agent.
+type AgentDefinition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name, as a spawn gives it.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// When to use it.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// Tools; empty: all.
+	Tools []string `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
+	// Tools that it never gets.
+	DisallowedTools []string `protobuf:"bytes,4,rep,name=disallowed_tools,json=disallowedTools,proto3" json:"disallowed_tools,omitempty"`
+	// Model; empty: the daemon's.
+	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
+	// Bounds of a task that names none.
+	Budget *Budget `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Where from.
+	Source AgentSource `protobuf:"varint,7,opt,name=source,proto3,enum=agentd.v1.AgentSource" json:"source,omitempty"`
+	// File; empty for built-in ones.
+	Path string `protobuf:"bytes,8,opt,name=path,proto3" json:"path,omitempty"`
+	// Where it works.
+	Isolation     Isolation `protobuf:"varint,9,opt,name=isolation,proto3,enum=agentd.v1.Isolation" json:"isolation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentDefinition) Reset() {
+	*x = AgentDefinition{}
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentDefinition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentDefinition) ProtoMessage() {}
+
+func (x *AgentDefinition) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentDefinition.ProtoReflect.Descriptor instead.
+func (*AgentDefinition) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AgentDefinition) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AgentDefinition) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *AgentDefinition) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *AgentDefinition) GetDisallowedTools() []string {
+	if x != nil {
+		return x.DisallowedTools
+	}
+	return nil
+}
+
+func (x *AgentDefinition) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *AgentDefinition) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *AgentDefinition) GetSource() AgentSource {
+	if x != nil {
+		return x.Source
+	}
+	return AgentSource_AGENT_SOURCE_UNSPECIFIED
+}
+
+func (x *AgentDefinition) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *AgentDefinition) GetIsolation() Isolation {
+	if x != nil {
+		return x.Isolation
+	}
+	return Isolation_ISOLATION_UNSPECIFIED
+}
+
+// AgentProblem is what is wrong with a definition's file.
+type AgentProblem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The file.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Line, from 1; 0: the file as a whole.
+	Line int32 `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
+	// What is wrong and what to do.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// The definition works nevertheless.
+	Warning       bool `protobuf:"varint,4,opt,name=warning,proto3" json:"warning,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentProblem) Reset() {
+	*x = AgentProblem{}
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentProblem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentProblem) ProtoMessage() {}
+
+func (x *AgentProblem) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentProblem.ProtoReflect.Descriptor instead.
+func (*AgentProblem) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AgentProblem) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *AgentProblem) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *AgentProblem) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *AgentProblem) GetWarning() bool {
+	if x != nil {
+		return x.Warning
+	}
+	return false
+}
+
+// ListAgentsResponse lists definitions.
+type ListAgentsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those that can be spawned, by name.
+	Agents []*AgentDefinition `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
+	// What is wrong, by file and line.
+	Problems      []*AgentProblem `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAgentsResponse) Reset() {
+	*x = ListAgentsResponse{}
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAgentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAgentsResponse) ProtoMessage() {}
+
+func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
+func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListAgentsResponse) GetAgents() []*AgentDefinition {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+func (x *ListAgentsResponse) GetProblems() []*AgentProblem {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+// ReloadRequest asks to read the definitions anew.
+type ReloadRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadRequest) Reset() {
+	*x = ReloadRequest{}
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadRequest) ProtoMessage() {}
+
+func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
+func (*ReloadRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{4}
+}
+
+// ReloadResponse tells what was read.
+type ReloadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Definitions of the user, and of the workspaces in use.
+	Agents int32 `protobuf:"varint,1,opt,name=agents,proto3" json:"agents,omitempty"`
+	// What is wrong.
+	Problems      []*AgentProblem `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadResponse) Reset() {
+	*x = ReloadResponse{}
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadResponse) ProtoMessage() {}
+
+func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadResponse.ProtoReflect.Descriptor instead.
+func (*ReloadResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ReloadResponse) GetAgents() int32 {
+	if x != nil {
+		return x.Agents
+	}
+	return 0
+}
+
+func (x *ReloadResponse) GetProblems() []*AgentProblem {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
 // GetStatusRequest asks for the status.
 type GetStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -31,7 +472,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_agentd_v1_daemon_service_proto_msgTypes[0]
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -43,7 +484,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_daemon_service_proto_msgTypes[0]
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -56,7 +497,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{0}
+	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{6}
 }
 
 // StoreStatus tells about the store.
@@ -78,7 +519,7 @@ type StoreStatus struct {
 
 func (x *StoreStatus) Reset() {
 	*x = StoreStatus{}
-	mi := &file_agentd_v1_daemon_service_proto_msgTypes[1]
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -90,7 +531,7 @@ func (x *StoreStatus) String() string {
 func (*StoreStatus) ProtoMessage() {}
 
 func (x *StoreStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_daemon_service_proto_msgTypes[1]
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -103,7 +544,7 @@ func (x *StoreStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreStatus.ProtoReflect.Descriptor instead.
 func (*StoreStatus) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{1}
+	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StoreStatus) GetStalled() bool {
@@ -160,7 +601,7 @@ type ModelStatus struct {
 
 func (x *ModelStatus) Reset() {
 	*x = ModelStatus{}
-	mi := &file_agentd_v1_daemon_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -172,7 +613,7 @@ func (x *ModelStatus) String() string {
 func (*ModelStatus) ProtoMessage() {}
 
 func (x *ModelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_daemon_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -185,7 +626,7 @@ func (x *ModelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelStatus.ProtoReflect.Descriptor instead.
 func (*ModelStatus) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{2}
+	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ModelStatus) GetConfigured() bool {
@@ -223,6 +664,79 @@ func (x *ModelStatus) GetHint() string {
 	return ""
 }
 
+// ProviderStatus is one provider of models.
+type ProviderStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name in the configuration.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Where it is asked.
+	BaseUrl string `protobuf:"bytes,2,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
+	// Name of the variable the key comes from; empty: no key.
+	ApiKeyEnv string `protobuf:"bytes,3,opt,name=api_key_env,json=apiKeyEnv,proto3" json:"api_key_env,omitempty"`
+	// Models that are configured for it.
+	Models        []string `protobuf:"bytes,4,rep,name=models,proto3" json:"models,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProviderStatus) Reset() {
+	*x = ProviderStatus{}
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProviderStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProviderStatus) ProtoMessage() {}
+
+func (x *ProviderStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProviderStatus.ProtoReflect.Descriptor instead.
+func (*ProviderStatus) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ProviderStatus) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProviderStatus) GetBaseUrl() string {
+	if x != nil {
+		return x.BaseUrl
+	}
+	return ""
+}
+
+func (x *ProviderStatus) GetApiKeyEnv() string {
+	if x != nil {
+		return x.ApiKeyEnv
+	}
+	return ""
+}
+
+func (x *ProviderStatus) GetModels() []string {
+	if x != nil {
+		return x.Models
+	}
+	return nil
+}
+
 // GetStatusResponse tells how the daemon is.
 type GetStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -251,14 +765,16 @@ type GetStatusResponse struct {
 	// Id of the store, made when it was.
 	StoreId string `protobuf:"bytes,12,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
 	// The daemon was started by agentctl.
-	AutoStarted   bool `protobuf:"varint,13,opt,name=auto_started,json=autoStarted,proto3" json:"auto_started,omitempty"`
+	AutoStarted bool `protobuf:"varint,13,opt,name=auto_started,json=autoStarted,proto3" json:"auto_started,omitempty"`
+	// Further providers of models beside the default one.
+	Providers     []*ProviderStatus `protobuf:"bytes,14,rep,name=providers,proto3" json:"providers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_agentd_v1_daemon_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -270,7 +786,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_daemon_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_daemon_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -283,7 +799,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_daemon_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetStatusResponse) GetVersion() string {
@@ -377,11 +893,42 @@ func (x *GetStatusResponse) GetAutoStarted() bool {
 	return false
 }
 
+func (x *GetStatusResponse) GetProviders() []*ProviderStatus {
+	if x != nil {
+		return x.Providers
+	}
+	return nil
+}
+
 var File_agentd_v1_daemon_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_daemon_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1eagentd/v1/daemon_service.proto\x12\tagentd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
+	"\x1eagentd/v1/daemon_service.proto\x12\tagentd.v1\x1a\x1dagentd/v1/agent_service.proto\x1a\x14agentd/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"1\n" +
+	"\x11ListAgentsRequest\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\"\xc1\x02\n" +
+	"\x0fAgentDefinition\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
+	"\x05tools\x18\x03 \x03(\tR\x05tools\x12)\n" +
+	"\x10disallowed_tools\x18\x04 \x03(\tR\x0fdisallowedTools\x12\x14\n" +
+	"\x05model\x18\x05 \x01(\tR\x05model\x12)\n" +
+	"\x06budget\x18\x06 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x12.\n" +
+	"\x06source\x18\a \x01(\x0e2\x16.agentd.v1.AgentSourceR\x06source\x12\x12\n" +
+	"\x04path\x18\b \x01(\tR\x04path\x122\n" +
+	"\tisolation\x18\t \x01(\x0e2\x14.agentd.v1.IsolationR\tisolation\"j\n" +
+	"\fAgentProblem\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
+	"\awarning\x18\x04 \x01(\bR\awarning\"}\n" +
+	"\x12ListAgentsResponse\x122\n" +
+	"\x06agents\x18\x01 \x03(\v2\x1a.agentd.v1.AgentDefinitionR\x06agents\x123\n" +
+	"\bproblems\x18\x02 \x03(\v2\x17.agentd.v1.AgentProblemR\bproblems\"\x0f\n" +
+	"\rReloadRequest\"]\n" +
+	"\x0eReloadResponse\x12\x16\n" +
+	"\x06agents\x18\x01 \x01(\x05R\x06agents\x123\n" +
+	"\bproblems\x18\x02 \x03(\v2\x17.agentd.v1.AgentProblemR\bproblems\"\x12\n" +
 	"\x10GetStatusRequest\"\xa3\x01\n" +
 	"\vStoreStatus\x12\x18\n" +
 	"\astalled\x18\x01 \x01(\bR\astalled\x12\x14\n" +
@@ -397,7 +944,12 @@ const file_agentd_v1_daemon_service_proto_rawDesc = "" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x19\n" +
 	"\bbase_url\x18\x03 \x01(\tR\abaseUrl\x12\x1e\n" +
 	"\vapi_key_env\x18\x04 \x01(\tR\tapiKeyEnv\x12\x12\n" +
-	"\x04hint\x18\x05 \x01(\tR\x04hint\"\xc6\x03\n" +
+	"\x04hint\x18\x05 \x01(\tR\x04hint\"w\n" +
+	"\x0eProviderStatus\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bbase_url\x18\x02 \x01(\tR\abaseUrl\x12\x1e\n" +
+	"\vapi_key_env\x18\x03 \x01(\tR\tapiKeyEnv\x12\x16\n" +
+	"\x06models\x18\x04 \x03(\tR\x06models\"\xff\x03\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x129\n" +
@@ -414,9 +966,18 @@ const file_agentd_v1_daemon_service_proto_rawDesc = "" +
 	"\vtasks_stuck\x18\v \x01(\x05R\n" +
 	"tasksStuck\x12\x19\n" +
 	"\bstore_id\x18\f \x01(\tR\astoreId\x12!\n" +
-	"\fauto_started\x18\r \x01(\bR\vautoStarted2W\n" +
+	"\fauto_started\x18\r \x01(\bR\vautoStarted\x127\n" +
+	"\tproviders\x18\x0e \x03(\v2\x19.agentd.v1.ProviderStatusR\tproviders*x\n" +
+	"\vAgentSource\x12\x1c\n" +
+	"\x18AGENT_SOURCE_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14AGENT_SOURCE_BUILTIN\x10\x01\x12\x15\n" +
+	"\x11AGENT_SOURCE_USER\x10\x02\x12\x1a\n" +
+	"\x16AGENT_SOURCE_WORKSPACE\x10\x032\xe1\x01\n" +
 	"\rDaemonService\x12F\n" +
-	"\tGetStatus\x12\x1b.agentd.v1.GetStatusRequest\x1a\x1c.agentd.v1.GetStatusResponseB5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
+	"\tGetStatus\x12\x1b.agentd.v1.GetStatusRequest\x1a\x1c.agentd.v1.GetStatusResponse\x12I\n" +
+	"\n" +
+	"ListAgents\x12\x1c.agentd.v1.ListAgentsRequest\x1a\x1d.agentd.v1.ListAgentsResponse\x12=\n" +
+	"\x06Reload\x12\x18.agentd.v1.ReloadRequest\x1a\x19.agentd.v1.ReloadResponseB5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_daemon_service_proto_rawDescOnce sync.Once
@@ -430,25 +991,47 @@ func file_agentd_v1_daemon_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_daemon_service_proto_rawDescData
 }
 
-var file_agentd_v1_daemon_service_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_agentd_v1_daemon_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_agentd_v1_daemon_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_agentd_v1_daemon_service_proto_goTypes = []any{
-	(*GetStatusRequest)(nil),      // 0: agentd.v1.GetStatusRequest
-	(*StoreStatus)(nil),           // 1: agentd.v1.StoreStatus
-	(*ModelStatus)(nil),           // 2: agentd.v1.ModelStatus
-	(*GetStatusResponse)(nil),     // 3: agentd.v1.GetStatusResponse
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
+	(AgentSource)(0),              // 0: agentd.v1.AgentSource
+	(*ListAgentsRequest)(nil),     // 1: agentd.v1.ListAgentsRequest
+	(*AgentDefinition)(nil),       // 2: agentd.v1.AgentDefinition
+	(*AgentProblem)(nil),          // 3: agentd.v1.AgentProblem
+	(*ListAgentsResponse)(nil),    // 4: agentd.v1.ListAgentsResponse
+	(*ReloadRequest)(nil),         // 5: agentd.v1.ReloadRequest
+	(*ReloadResponse)(nil),        // 6: agentd.v1.ReloadResponse
+	(*GetStatusRequest)(nil),      // 7: agentd.v1.GetStatusRequest
+	(*StoreStatus)(nil),           // 8: agentd.v1.StoreStatus
+	(*ModelStatus)(nil),           // 9: agentd.v1.ModelStatus
+	(*ProviderStatus)(nil),        // 10: agentd.v1.ProviderStatus
+	(*GetStatusResponse)(nil),     // 11: agentd.v1.GetStatusResponse
+	(*Budget)(nil),                // 12: agentd.v1.Budget
+	(Isolation)(0),                // 13: agentd.v1.Isolation
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 }
 var file_agentd_v1_daemon_service_proto_depIdxs = []int32{
-	4, // 0: agentd.v1.GetStatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	1, // 1: agentd.v1.GetStatusResponse.store:type_name -> agentd.v1.StoreStatus
-	2, // 2: agentd.v1.GetStatusResponse.model:type_name -> agentd.v1.ModelStatus
-	0, // 3: agentd.v1.DaemonService.GetStatus:input_type -> agentd.v1.GetStatusRequest
-	3, // 4: agentd.v1.DaemonService.GetStatus:output_type -> agentd.v1.GetStatusResponse
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	12, // 0: agentd.v1.AgentDefinition.budget:type_name -> agentd.v1.Budget
+	0,  // 1: agentd.v1.AgentDefinition.source:type_name -> agentd.v1.AgentSource
+	13, // 2: agentd.v1.AgentDefinition.isolation:type_name -> agentd.v1.Isolation
+	2,  // 3: agentd.v1.ListAgentsResponse.agents:type_name -> agentd.v1.AgentDefinition
+	3,  // 4: agentd.v1.ListAgentsResponse.problems:type_name -> agentd.v1.AgentProblem
+	3,  // 5: agentd.v1.ReloadResponse.problems:type_name -> agentd.v1.AgentProblem
+	14, // 6: agentd.v1.GetStatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	8,  // 7: agentd.v1.GetStatusResponse.store:type_name -> agentd.v1.StoreStatus
+	9,  // 8: agentd.v1.GetStatusResponse.model:type_name -> agentd.v1.ModelStatus
+	10, // 9: agentd.v1.GetStatusResponse.providers:type_name -> agentd.v1.ProviderStatus
+	7,  // 10: agentd.v1.DaemonService.GetStatus:input_type -> agentd.v1.GetStatusRequest
+	1,  // 11: agentd.v1.DaemonService.ListAgents:input_type -> agentd.v1.ListAgentsRequest
+	5,  // 12: agentd.v1.DaemonService.Reload:input_type -> agentd.v1.ReloadRequest
+	11, // 13: agentd.v1.DaemonService.GetStatus:output_type -> agentd.v1.GetStatusResponse
+	4,  // 14: agentd.v1.DaemonService.ListAgents:output_type -> agentd.v1.ListAgentsResponse
+	6,  // 15: agentd.v1.DaemonService.Reload:output_type -> agentd.v1.ReloadResponse
+	13, // [13:16] is the sub-list for method output_type
+	10, // [10:13] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_daemon_service_proto_init() }
@@ -456,18 +1039,21 @@ func file_agentd_v1_daemon_service_proto_init() {
 	if File_agentd_v1_daemon_service_proto != nil {
 		return
 	}
+	file_agentd_v1_agent_service_proto_init()
+	file_agentd_v1_task_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_daemon_service_proto_rawDesc), len(file_agentd_v1_daemon_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   4,
+			NumEnums:      1,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_agentd_v1_daemon_service_proto_goTypes,
 		DependencyIndexes: file_agentd_v1_daemon_service_proto_depIdxs,
+		EnumInfos:         file_agentd_v1_daemon_service_proto_enumTypes,
 		MessageInfos:      file_agentd_v1_daemon_service_proto_msgTypes,
 	}.Build()
 	File_agentd_v1_daemon_service_proto = out.File

@@ -85,6 +85,12 @@ const (
 	ErrorReason_ERROR_REASON_CANCELED ErrorReason = 28
 	// A fault of the daemon; its log has the details.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 29
+	// The request asks for more than its parent is granted.
+	ErrorReason_ERROR_REASON_GRANT_EXCEEDED ErrorReason = 30
+	// What is asked for is not offered yet.
+	ErrorReason_ERROR_REASON_NOT_OFFERED ErrorReason = 31
+	// The group takes no mail; its children do.
+	ErrorReason_ERROR_REASON_NOT_A_RECIPIENT ErrorReason = 32
 )
 
 // Enum value maps for ErrorReason.
@@ -120,6 +126,9 @@ var (
 		27: "ERROR_REASON_MAILBOX_FULL",
 		28: "ERROR_REASON_CANCELED",
 		29: "ERROR_REASON_INTERNAL",
+		30: "ERROR_REASON_GRANT_EXCEEDED",
+		31: "ERROR_REASON_NOT_OFFERED",
+		32: "ERROR_REASON_NOT_A_RECIPIENT",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -152,6 +161,9 @@ var (
 		"ERROR_REASON_MAILBOX_FULL":          27,
 		"ERROR_REASON_CANCELED":              28,
 		"ERROR_REASON_INTERNAL":              29,
+		"ERROR_REASON_GRANT_EXCEEDED":        30,
+		"ERROR_REASON_NOT_OFFERED":           31,
+		"ERROR_REASON_NOT_A_RECIPIENT":       32,
 	}
 )
 
@@ -186,7 +198,7 @@ var File_agentd_v1_error_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x15agentd/v1/error.proto\x12\tagentd.v1*\xdc\a\n" +
+	"\x15agentd/v1/error.proto\x12\tagentd.v1*\xbd\b\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dERROR_REASON_INVALID_ARGUMENT\x10\x01\x12\x1a\n" +
@@ -218,7 +230,10 @@ const file_agentd_v1_error_proto_rawDesc = "" +
 	"\x1aERROR_REASON_SHUTTING_DOWN\x10\x1a\x12\x1d\n" +
 	"\x19ERROR_REASON_MAILBOX_FULL\x10\x1b\x12\x19\n" +
 	"\x15ERROR_REASON_CANCELED\x10\x1c\x12\x19\n" +
-	"\x15ERROR_REASON_INTERNAL\x10\x1dB5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
+	"\x15ERROR_REASON_INTERNAL\x10\x1d\x12\x1f\n" +
+	"\x1bERROR_REASON_GRANT_EXCEEDED\x10\x1e\x12\x1c\n" +
+	"\x18ERROR_REASON_NOT_OFFERED\x10\x1f\x12 \n" +
+	"\x1cERROR_REASON_NOT_A_RECIPIENT\x10 B5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_error_proto_rawDescOnce sync.Once

@@ -31,6 +31,10 @@ const (
 	TaskKind_TASK_KIND_UNSPECIFIED TaskKind = 0
 	// An agent that runs one assignment in a fresh context; ids `sub-N`.
 	TaskKind_TASK_KIND_SUBAGENT TaskKind = 1
+	// A command line that runs on its own, with its output kept; ids `sh-N`.
+	TaskKind_TASK_KIND_SHELL TaskKind = 2
+	// A parallel or chain spawn, whose children do the work; ids `grp-N`. It has no model and takes no mail.
+	TaskKind_TASK_KIND_GROUP TaskKind = 3
 )
 
 // Enum value maps for TaskKind.
@@ -38,10 +42,14 @@ var (
 	TaskKind_name = map[int32]string{
 		0: "TASK_KIND_UNSPECIFIED",
 		1: "TASK_KIND_SUBAGENT",
+		2: "TASK_KIND_SHELL",
+		3: "TASK_KIND_GROUP",
 	}
 	TaskKind_value = map[string]int32{
 		"TASK_KIND_UNSPECIFIED": 0,
 		"TASK_KIND_SUBAGENT":    1,
+		"TASK_KIND_SHELL":       2,
+		"TASK_KIND_GROUP":       3,
 	}
 )
 
@@ -82,7 +90,7 @@ const (
 	TaskState_TASK_STATE_QUEUED TaskState = 1
 	// A loop works on it.
 	TaskState_TASK_STATE_RUNNING TaskState = 2
-	// It waits for the model provider's rate limit; it holds no slot.
+	// It waits for the model provider's rate limit or for a child; it holds no slot.
 	TaskState_TASK_STATE_WAITING TaskState = 3
 	// A stop was asked for and has not ended it yet.
 	TaskState_TASK_STATE_STOPPING TaskState = 4
@@ -159,7 +167,7 @@ const (
 	TaskReason_TASK_REASON_PARENT_ENDED TaskReason = 3
 	// The steps of one turn ran out; the summary is the agent's wrap-up.
 	TaskReason_TASK_REASON_MAX_STEPS TaskReason = 4
-	// The budget of steps or tokens ran out; the summary is the agent's wrap-up.
+	// The budget ran out; the summary is the agent's wrap-up.
 	TaskReason_TASK_REASON_BUDGET_EXCEEDED TaskReason = 5
 	// The wall time ran out.
 	TaskReason_TASK_REASON_TIMEOUT TaskReason = 6
@@ -175,6 +183,14 @@ const (
 	TaskReason_TASK_REASON_SPAWN_FAILED TaskReason = 11
 	// The task took the daemon down repeatedly and was parked.
 	TaskReason_TASK_REASON_CRASH_LOOP TaskReason = 12
+	// A shell whose daemon stopped or went down while it ran.
+	TaskReason_TASK_REASON_INTERRUPTED TaskReason = 13
+	// A shell whose command ended with another exit code than 0, or by a signal.
+	TaskReason_TASK_REASON_EXIT_NONZERO TaskReason = 14
+	// The agent's output still violates its result schema after the repair rounds.
+	TaskReason_TASK_REASON_CONTRACT_VIOLATION TaskReason = 15
+	// An acceptance command still fails after the repair rounds.
+	TaskReason_TASK_REASON_ACCEPTANCE_FAILED TaskReason = 16
 )
 
 // Enum value maps for TaskReason.
@@ -193,21 +209,29 @@ var (
 		10: "TASK_REASON_PANIC",
 		11: "TASK_REASON_SPAWN_FAILED",
 		12: "TASK_REASON_CRASH_LOOP",
+		13: "TASK_REASON_INTERRUPTED",
+		14: "TASK_REASON_EXIT_NONZERO",
+		15: "TASK_REASON_CONTRACT_VIOLATION",
+		16: "TASK_REASON_ACCEPTANCE_FAILED",
 	}
 	TaskReason_value = map[string]int32{
-		"TASK_REASON_UNSPECIFIED":       0,
-		"TASK_REASON_DONE":              1,
-		"TASK_REASON_STOPPED_BY_CLIENT": 2,
-		"TASK_REASON_PARENT_ENDED":      3,
-		"TASK_REASON_MAX_STEPS":         4,
-		"TASK_REASON_BUDGET_EXCEEDED":   5,
-		"TASK_REASON_TIMEOUT":           6,
-		"TASK_REASON_MODEL_ERROR":       7,
-		"TASK_REASON_CONTEXT_OVERFLOW":  8,
-		"TASK_REASON_NO_PROGRESS":       9,
-		"TASK_REASON_PANIC":             10,
-		"TASK_REASON_SPAWN_FAILED":      11,
-		"TASK_REASON_CRASH_LOOP":        12,
+		"TASK_REASON_UNSPECIFIED":        0,
+		"TASK_REASON_DONE":               1,
+		"TASK_REASON_STOPPED_BY_CLIENT":  2,
+		"TASK_REASON_PARENT_ENDED":       3,
+		"TASK_REASON_MAX_STEPS":          4,
+		"TASK_REASON_BUDGET_EXCEEDED":    5,
+		"TASK_REASON_TIMEOUT":            6,
+		"TASK_REASON_MODEL_ERROR":        7,
+		"TASK_REASON_CONTEXT_OVERFLOW":   8,
+		"TASK_REASON_NO_PROGRESS":        9,
+		"TASK_REASON_PANIC":              10,
+		"TASK_REASON_SPAWN_FAILED":       11,
+		"TASK_REASON_CRASH_LOOP":         12,
+		"TASK_REASON_INTERRUPTED":        13,
+		"TASK_REASON_EXIT_NONZERO":       14,
+		"TASK_REASON_CONTRACT_VIOLATION": 15,
+		"TASK_REASON_ACCEPTANCE_FAILED":  16,
 	}
 )
 
@@ -238,6 +262,59 @@ func (TaskReason) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_task_proto_rawDescGZIP(), []int{2}
 }
 
+// OutputStream tells where a shell's bytes were written.
+type OutputStream int32
+
+const (
+	// Never sent.
+	OutputStream_OUTPUT_STREAM_UNSPECIFIED OutputStream = 0
+	// Standard output.
+	OutputStream_OUTPUT_STREAM_STDOUT OutputStream = 1
+	// Standard error.
+	OutputStream_OUTPUT_STREAM_STDERR OutputStream = 2
+)
+
+// Enum value maps for OutputStream.
+var (
+	OutputStream_name = map[int32]string{
+		0: "OUTPUT_STREAM_UNSPECIFIED",
+		1: "OUTPUT_STREAM_STDOUT",
+		2: "OUTPUT_STREAM_STDERR",
+	}
+	OutputStream_value = map[string]int32{
+		"OUTPUT_STREAM_UNSPECIFIED": 0,
+		"OUTPUT_STREAM_STDOUT":      1,
+		"OUTPUT_STREAM_STDERR":      2,
+	}
+)
+
+func (x OutputStream) Enum() *OutputStream {
+	p := new(OutputStream)
+	*p = x
+	return p
+}
+
+func (x OutputStream) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OutputStream) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_task_proto_enumTypes[3].Descriptor()
+}
+
+func (OutputStream) Type() protoreflect.EnumType {
+	return &file_agentd_v1_task_proto_enumTypes[3]
+}
+
+func (x OutputStream) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OutputStream.Descriptor instead.
+func (OutputStream) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{3}
+}
+
 // Usage counts what a task and the tasks below it consumed. It is kept for failed and stopped tasks too.
 type Usage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -256,7 +333,9 @@ type Usage struct {
 	// Tool calls that were answered.
 	ToolCalls int64 `protobuf:"varint,7,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
 	// From start to end, or to now; of the task itself, not of the tasks below it.
-	WallTime      *durationpb.Duration `protobuf:"bytes,8,opt,name=wall_time,json=wallTime,proto3" json:"wall_time,omitempty"`
+	WallTime *durationpb.Duration `protobuf:"bytes,8,opt,name=wall_time,json=wallTime,proto3" json:"wall_time,omitempty"`
+	// What the model calls cost, US dollars, by the configured prices; 0 without them.
+	CostUsd       float64 `protobuf:"fixed64,9,opt,name=cost_usd,json=costUsd,proto3" json:"cost_usd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -347,6 +426,13 @@ func (x *Usage) GetWallTime() *durationpb.Duration {
 	return nil
 }
 
+func (x *Usage) GetCostUsd() float64 {
+	if x != nil {
+		return x.CostUsd
+	}
+	return 0
+}
+
 // Budget bounds a task. Zero means no bound, except for max_steps. It is checked before each model call.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -357,7 +443,13 @@ type Budget struct {
 	// Input and output tokens of the task and of the tasks below it.
 	Tokens int64 `protobuf:"varint,3,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	// Time from the start to a forced end.
-	WallTime      *durationpb.Duration `protobuf:"bytes,4,opt,name=wall_time,json=wallTime,proto3" json:"wall_time,omitempty"`
+	WallTime *durationpb.Duration `protobuf:"bytes,4,opt,name=wall_time,json=wallTime,proto3" json:"wall_time,omitempty"`
+	// Turns of the task and of the tasks below it.
+	Turns int64 `protobuf:"varint,5,opt,name=turns,proto3" json:"turns,omitempty"`
+	// Answered tool calls of the task and of the tasks below it.
+	ToolCalls int64 `protobuf:"varint,6,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	// Cost of the task and of the tasks below it, US dollars, 0 to 1,000,000. It needs a configured price of the model.
+	CostUsd       float64 `protobuf:"fixed64,7,opt,name=cost_usd,json=costUsd,proto3" json:"cost_usd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -420,6 +512,27 @@ func (x *Budget) GetWallTime() *durationpb.Duration {
 	return nil
 }
 
+func (x *Budget) GetTurns() int64 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *Budget) GetToolCalls() int64 {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return 0
+}
+
+func (x *Budget) GetCostUsd() float64 {
+	if x != nil {
+		return x.CostUsd
+	}
+	return 0
+}
+
 // Grant is what a task may do.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -429,6 +542,10 @@ type Grant struct {
 	ReadableRoots []string `protobuf:"bytes,2,rep,name=readable_roots,json=readableRoots,proto3" json:"readable_roots,omitempty"`
 	// Absolute directories that may be written.
 	WritableRoots []string `protobuf:"bytes,3,rep,name=writable_roots,json=writableRoots,proto3" json:"writable_roots,omitempty"`
+	// The network may be used.
+	Network bool `protobuf:"varint,4,opt,name=network,proto3" json:"network,omitempty"`
+	// Levels of tasks that may still be spawned below, 0 to 5.
+	Depth         int32 `protobuf:"varint,5,opt,name=depth,proto3" json:"depth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -484,10 +601,24 @@ func (x *Grant) GetWritableRoots() []string {
 	return nil
 }
 
+func (x *Grant) GetNetwork() bool {
+	if x != nil {
+		return x.Network
+	}
+	return false
+}
+
+func (x *Grant) GetDepth() int32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
 // Task is one registered piece of work.
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique in the daemon for ever: `sub-N`.
+	// Unique in the daemon for ever: `sub-N`, `sh-N` or `grp-N`.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Name of the team that it belongs to.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
@@ -507,7 +638,7 @@ type Task struct {
 	Workspace string `protobuf:"bytes,9,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// The task that spawned it; empty for a client's spawn.
 	ParentTaskId string `protobuf:"bytes,10,opt,name=parent_task_id,json=parentTaskId,proto3" json:"parent_task_id,omitempty"`
-	// 0 for a client's spawn without a parent; at most 5.
+	// 0 for a client's spawn without a parent; at most 5. Groups do not count.
 	Depth int32 `protobuf:"varint,11,opt,name=depth,proto3" json:"depth,omitempty"`
 	// Lives so far, from 1.
 	Incarnation int32 `protobuf:"varint,12,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
@@ -528,7 +659,11 @@ type Task struct {
 	// Model that it asks.
 	Model string `protobuf:"bytes,20,opt,name=model,proto3" json:"model,omitempty"`
 	// Its bounds.
-	Budget        *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Place in the queue, from 1 for the next one to start; 0: it does not wait for a slot.
+	QueuePosition int32 `protobuf:"varint,22,opt,name=queue_position,json=queuePosition,proto3" json:"queue_position,omitempty"`
+	// Tools that the agent definition lists and the grant does not allow.
+	DroppedTools  []string `protobuf:"bytes,23,rep,name=dropped_tools,json=droppedTools,proto3" json:"dropped_tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -710,6 +845,20 @@ func (x *Task) GetBudget() *Budget {
 	return nil
 }
 
+func (x *Task) GetQueuePosition() int32 {
+	if x != nil {
+		return x.QueuePosition
+	}
+	return 0
+}
+
+func (x *Task) GetDroppedTools() []string {
+	if x != nil {
+		return x.DroppedTools
+	}
+	return nil
+}
+
 // ToolCall is one call that a model asked for.
 type ToolCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -774,10 +923,10 @@ func (x *ToolCall) GetArguments() string {
 	return ""
 }
 
-// Input is text given to an agent: its assignment, or mail.
+// Input is text given to an agent: its assignment, mail, or the end of a task that it spawned.
 type Input struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who it is from: `user`, or a task id.
+	// Who it is from: `user`, a task id, or `daemon`.
 	From string `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
 	// The text, word for word.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
@@ -1079,7 +1228,11 @@ func (x *StateChange) GetReason() TaskReason {
 type Notice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The remark.
-	Text          string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// The child that it is about, in the transcript of a group; else empty.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// State of that child.
+	State         TaskState `protobuf:"varint,3,opt,name=state,proto3,enum=agentd.v1.TaskState" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1121,6 +1274,148 @@ func (x *Notice) GetText() string {
 	return ""
 }
 
+func (x *Notice) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Notice) GetState() TaskState {
+	if x != nil {
+		return x.State
+	}
+	return TaskState_TASK_STATE_UNSPECIFIED
+}
+
+// Output is a piece of what a shell wrote, at most 256 KiB, without a cut character.
+type Output struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The bytes, as the command wrote them.
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// Where they were written.
+	Stream OutputStream `protobuf:"varint,2,opt,name=stream,proto3,enum=agentd.v1.OutputStream" json:"stream,omitempty"`
+	// Bytes that both streams had before this piece, dropped ones included.
+	Offset uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Bytes right before this piece that were read and not kept, because the quota was full.
+	Dropped       uint64 `protobuf:"varint,4,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Output) Reset() {
+	*x = Output{}
+	mi := &file_agentd_v1_task_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Output) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Output) ProtoMessage() {}
+
+func (x *Output) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_task_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Output.ProtoReflect.Descriptor instead.
+func (*Output) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Output) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Output) GetStream() OutputStream {
+	if x != nil {
+		return x.Stream
+	}
+	return OutputStream_OUTPUT_STREAM_UNSPECIFIED
+}
+
+func (x *Output) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *Output) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+// Compaction replaces all before it, but for the assignment, in what the model is given. The transcript keeps it all.
+type Compaction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the agent has to know of it.
+	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// What the summary consumed.
+	Usage         *Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Compaction) Reset() {
+	*x = Compaction{}
+	mi := &file_agentd_v1_task_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Compaction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Compaction) ProtoMessage() {}
+
+func (x *Compaction) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_task_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Compaction.ProtoReflect.Descriptor instead.
+func (*Compaction) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Compaction) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Compaction) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
 // Entry is one position of a task's transcript.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1137,6 +1432,8 @@ type Entry struct {
 	//	*Entry_ToolResult
 	//	*Entry_State
 	//	*Entry_Notice
+	//	*Entry_Output
+	//	*Entry_Compaction
 	Body          isEntry_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1144,7 +1441,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_agentd_v1_task_proto_msgTypes[10]
+	mi := &file_agentd_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1453,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_proto_msgTypes[10]
+	mi := &file_agentd_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1466,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Entry) GetSeq() uint64 {
@@ -1238,6 +1535,24 @@ func (x *Entry) GetNotice() *Notice {
 	return nil
 }
 
+func (x *Entry) GetOutput() *Output {
+	if x != nil {
+		if x, ok := x.Body.(*Entry_Output); ok {
+			return x.Output
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetCompaction() *Compaction {
+	if x != nil {
+		if x, ok := x.Body.(*Entry_Compaction); ok {
+			return x.Compaction
+		}
+	}
+	return nil
+}
+
 type isEntry_Body interface {
 	isEntry_Body()
 }
@@ -1267,6 +1582,16 @@ type Entry_Notice struct {
 	Notice *Notice `protobuf:"bytes,7,opt,name=notice,proto3,oneof"`
 }
 
+type Entry_Output struct {
+	// Output of a shell.
+	Output *Output `protobuf:"bytes,8,opt,name=output,proto3,oneof"`
+}
+
+type Entry_Compaction struct {
+	// A summary that makes room in the model's context.
+	Compaction *Compaction `protobuf:"bytes,9,opt,name=compaction,proto3,oneof"`
+}
+
 func (*Entry_Input) isEntry_Body() {}
 
 func (*Entry_Assistant) isEntry_Body() {}
@@ -1276,6 +1601,10 @@ func (*Entry_ToolResult) isEntry_Body() {}
 func (*Entry_State) isEntry_Body() {}
 
 func (*Entry_Notice) isEntry_Body() {}
+
+func (*Entry_Output) isEntry_Body() {}
+
+func (*Entry_Compaction) isEntry_Body() {}
 
 // Delta is live text of a model call that is under way. The step's entry replaces it; readers may lose some.
 type Delta struct {
@@ -1297,7 +1626,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_agentd_v1_task_proto_msgTypes[11]
+	mi := &file_agentd_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1638,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_proto_msgTypes[11]
+	mi := &file_agentd_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1651,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Delta) GetStep() int32 {
@@ -1393,7 +1722,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_agentd_v1_task_proto_msgTypes[12]
+	mi := &file_agentd_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1734,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_proto_msgTypes[12]
+	mi := &file_agentd_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1747,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Heartbeat) GetTime() *timestamppb.Timestamp {
@@ -1445,7 +1774,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_agentd_v1_task_proto_msgTypes[13]
+	mi := &file_agentd_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1786,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_proto_msgTypes[13]
+	mi := &file_agentd_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1799,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Finding) GetTitle() string {
@@ -1514,7 +1843,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_agentd_v1_task_proto_msgTypes[14]
+	mi := &file_agentd_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1855,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_proto_msgTypes[14]
+	mi := &file_agentd_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1868,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Artifact) GetPath() string {
@@ -1552,6 +1881,79 @@ func (x *Artifact) GetPath() string {
 func (x *Artifact) GetDescription() string {
 	if x != nil {
 		return x.Description
+	}
+	return ""
+}
+
+// Evidence is what the daemon found when it ran an acceptance command.
+type Evidence struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The command line.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// Exit code; -1 when a signal or the timeout ended it.
+	ExitCode int32 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	// It took longer than its timeout.
+	TimedOut bool `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	// The end of its output, at most 4 KiB.
+	Output        string `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Evidence) Reset() {
+	*x = Evidence{}
+	mi := &file_agentd_v1_task_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Evidence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Evidence) ProtoMessage() {}
+
+func (x *Evidence) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_task_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
+func (*Evidence) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Evidence) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *Evidence) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *Evidence) GetTimedOut() bool {
+	if x != nil {
+		return x.TimedOut
+	}
+	return false
+}
+
+func (x *Evidence) GetOutput() string {
+	if x != nil {
+		return x.Output
 	}
 	return ""
 }
@@ -1575,19 +1977,25 @@ type Outcome struct {
 	Artifacts []*Artifact `protobuf:"bytes,7,rep,name=artifacts,proto3" json:"artifacts,omitempty"`
 	// What the agent claims, unproven.
 	Claims []string `protobuf:"bytes,8,rep,name=claims,proto3" json:"claims,omitempty"`
-	// Paths that the task's file tools changed.
+	// Paths that the task's file tools changed, and in a git repository those that git saw change while it ran; sorted.
 	Changes []string `protobuf:"bytes,9,rep,name=changes,proto3" json:"changes,omitempty"`
 	// What it consumed.
 	Usage *Usage `protobuf:"bytes,10,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Ids of the tasks that it spawned.
-	Children      []string `protobuf:"bytes,11,rep,name=children,proto3" json:"children,omitempty"`
+	// Ids of the tasks that it spawned; of a group in the order asked.
+	Children []string `protobuf:"bytes,11,rep,name=children,proto3" json:"children,omitempty"`
+	// What the daemon's own checks found, in the order of the acceptance commands.
+	Evidence []*Evidence `protobuf:"bytes,12,rep,name=evidence,proto3" json:"evidence,omitempty"`
+	// With a result schema: the agent's output, JSON that meets the schema, or what it gave last.
+	Output string `protobuf:"bytes,13,opt,name=output,proto3" json:"output,omitempty"`
+	// Exit code of a shell; -1 when a signal ended it. Not set for other kinds, and for a shell that never ran.
+	ExitCode      *int32 `protobuf:"varint,14,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_agentd_v1_task_proto_msgTypes[15]
+	mi := &file_agentd_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +2007,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_proto_msgTypes[15]
+	mi := &file_agentd_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1612,7 +2020,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Outcome) GetTaskId() string {
@@ -1692,11 +2100,32 @@ func (x *Outcome) GetChildren() []string {
 	return nil
 }
 
+func (x *Outcome) GetEvidence() []*Evidence {
+	if x != nil {
+		return x.Evidence
+	}
+	return nil
+}
+
+func (x *Outcome) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+func (x *Outcome) GetExitCode() int32 {
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
+	}
+	return 0
+}
+
 var File_agentd_v1_task_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x14agentd/v1/task.proto\x12\tagentd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x02\n" +
+	"\x14agentd/v1/task.proto\x12\tagentd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x02\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12#\n" +
@@ -1706,16 +2135,23 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\x05turns\x18\x06 \x01(\x03R\x05turns\x12\x1d\n" +
 	"\n" +
 	"tool_calls\x18\a \x01(\x03R\ttoolCalls\x126\n" +
-	"\twall_time\x18\b \x01(\v2\x19.google.protobuf.DurationR\bwallTime\"\x8b\x01\n" +
+	"\twall_time\x18\b \x01(\v2\x19.google.protobuf.DurationR\bwallTime\x12\x19\n" +
+	"\bcost_usd\x18\t \x01(\x01R\acostUsd\"\xdb\x01\n" +
 	"\x06Budget\x12\x1b\n" +
 	"\tmax_steps\x18\x01 \x01(\x05R\bmaxSteps\x12\x14\n" +
 	"\x05steps\x18\x02 \x01(\x03R\x05steps\x12\x16\n" +
 	"\x06tokens\x18\x03 \x01(\x03R\x06tokens\x126\n" +
-	"\twall_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bwallTime\"k\n" +
+	"\twall_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bwallTime\x12\x14\n" +
+	"\x05turns\x18\x05 \x01(\x03R\x05turns\x12\x1d\n" +
+	"\n" +
+	"tool_calls\x18\x06 \x01(\x03R\ttoolCalls\x12\x19\n" +
+	"\bcost_usd\x18\a \x01(\x01R\acostUsd\"\x9b\x01\n" +
 	"\x05Grant\x12\x14\n" +
 	"\x05tools\x18\x01 \x03(\tR\x05tools\x12%\n" +
 	"\x0ereadable_roots\x18\x02 \x03(\tR\rreadableRoots\x12%\n" +
-	"\x0ewritable_roots\x18\x03 \x03(\tR\rwritableRoots\"\xed\x05\n" +
+	"\x0ewritable_roots\x18\x03 \x03(\tR\rwritableRoots\x12\x18\n" +
+	"\anetwork\x18\x04 \x01(\bR\anetwork\x12\x14\n" +
+	"\x05depth\x18\x05 \x01(\x05R\x05depth\"\xb9\x06\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12'\n" +
@@ -1740,7 +2176,9 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\x05grant\x18\x12 \x01(\v2\x10.agentd.v1.GrantR\x05grant\x12\x19\n" +
 	"\blast_seq\x18\x13 \x01(\x04R\alastSeq\x12\x14\n" +
 	"\x05model\x18\x14 \x01(\tR\x05model\x12)\n" +
-	"\x06budget\x18\x15 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\"L\n" +
+	"\x06budget\x18\x15 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x12%\n" +
+	"\x0equeue_position\x18\x16 \x01(\x05R\rqueuePosition\x12#\n" +
+	"\rdropped_tools\x18\x17 \x03(\tR\fdroppedTools\"L\n" +
 	"\bToolCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -1768,9 +2206,20 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\vStateChange\x12(\n" +
 	"\x04from\x18\x01 \x01(\x0e2\x14.agentd.v1.TaskStateR\x04from\x12$\n" +
 	"\x02to\x18\x02 \x01(\x0e2\x14.agentd.v1.TaskStateR\x02to\x12-\n" +
-	"\x06reason\x18\x03 \x01(\x0e2\x15.agentd.v1.TaskReasonR\x06reason\"\x1c\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x15.agentd.v1.TaskReasonR\x06reason\"a\n" +
 	"\x06Notice\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\xc8\x02\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12*\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x14.agentd.v1.TaskStateR\x05state\"\x7f\n" +
+	"\x06Output\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12/\n" +
+	"\x06stream\x18\x02 \x01(\x0e2\x17.agentd.v1.OutputStreamR\x06stream\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x04R\x06offset\x12\x18\n" +
+	"\adropped\x18\x04 \x01(\x04R\adropped\"N\n" +
+	"\n" +
+	"Compaction\x12\x18\n" +
+	"\asummary\x18\x01 \x01(\tR\asummary\x12&\n" +
+	"\x05usage\x18\x02 \x01(\v2\x10.agentd.v1.UsageR\x05usage\"\xae\x03\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12(\n" +
@@ -1779,7 +2228,11 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\vtool_result\x18\x05 \x01(\v2\x15.agentd.v1.ToolResultH\x00R\n" +
 	"toolResult\x12.\n" +
 	"\x05state\x18\x06 \x01(\v2\x16.agentd.v1.StateChangeH\x00R\x05state\x12+\n" +
-	"\x06notice\x18\a \x01(\v2\x11.agentd.v1.NoticeH\x00R\x06noticeB\x06\n" +
+	"\x06notice\x18\a \x01(\v2\x11.agentd.v1.NoticeH\x00R\x06notice\x12+\n" +
+	"\x06output\x18\b \x01(\v2\x11.agentd.v1.OutputH\x00R\x06output\x127\n" +
+	"\n" +
+	"compaction\x18\t \x01(\v2\x15.agentd.v1.CompactionH\x00R\n" +
+	"compactionB\x06\n" +
 	"\x04body\"n\n" +
 	"\x05Delta\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x05R\x04step\x12\x18\n" +
@@ -1796,7 +2249,12 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\x04line\x18\x04 \x01(\x05R\x04line\"@\n" +
 	"\bArtifact\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x86\x03\n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"v\n" +
+	"\bEvidence\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12\x1b\n" +
+	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x1b\n" +
+	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\x12\x16\n" +
+	"\x06output\x18\x04 \x01(\tR\x06output\"\xff\x03\n" +
 	"\aOutcome\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.agentd.v1.TaskStateR\x05state\x12-\n" +
@@ -1809,10 +2267,17 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\achanges\x18\t \x03(\tR\achanges\x12&\n" +
 	"\x05usage\x18\n" +
 	" \x01(\v2\x10.agentd.v1.UsageR\x05usage\x12\x1a\n" +
-	"\bchildren\x18\v \x03(\tR\bchildren*=\n" +
+	"\bchildren\x18\v \x03(\tR\bchildren\x12/\n" +
+	"\bevidence\x18\f \x03(\v2\x13.agentd.v1.EvidenceR\bevidence\x12\x16\n" +
+	"\x06output\x18\r \x01(\tR\x06output\x12 \n" +
+	"\texit_code\x18\x0e \x01(\x05H\x00R\bexitCode\x88\x01\x01B\f\n" +
+	"\n" +
+	"_exit_code*g\n" +
 	"\bTaskKind\x12\x19\n" +
 	"\x15TASK_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
-	"\x12TASK_KIND_SUBAGENT\x10\x01*\xcf\x01\n" +
+	"\x12TASK_KIND_SUBAGENT\x10\x01\x12\x13\n" +
+	"\x0fTASK_KIND_SHELL\x10\x02\x12\x13\n" +
+	"\x0fTASK_KIND_GROUP\x10\x03*\xcf\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TASK_STATE_QUEUED\x10\x01\x12\x16\n" +
@@ -1821,7 +2286,7 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\x13TASK_STATE_STOPPING\x10\x04\x12\x18\n" +
 	"\x14TASK_STATE_COMPLETED\x10\x05\x12\x15\n" +
 	"\x11TASK_STATE_FAILED\x10\x06\x12\x15\n" +
-	"\x11TASK_STATE_KILLED\x10\a*\x82\x03\n" +
+	"\x11TASK_STATE_KILLED\x10\a*\x84\x04\n" +
 	"\n" +
 	"TaskReason\x12\x1b\n" +
 	"\x17TASK_REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -1837,7 +2302,15 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\x11TASK_REASON_PANIC\x10\n" +
 	"\x12\x1c\n" +
 	"\x18TASK_REASON_SPAWN_FAILED\x10\v\x12\x1a\n" +
-	"\x16TASK_REASON_CRASH_LOOP\x10\fB5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
+	"\x16TASK_REASON_CRASH_LOOP\x10\f\x12\x1b\n" +
+	"\x17TASK_REASON_INTERRUPTED\x10\r\x12\x1c\n" +
+	"\x18TASK_REASON_EXIT_NONZERO\x10\x0e\x12\"\n" +
+	"\x1eTASK_REASON_CONTRACT_VIOLATION\x10\x0f\x12!\n" +
+	"\x1dTASK_REASON_ACCEPTANCE_FAILED\x10\x10*a\n" +
+	"\fOutputStream\x12\x1d\n" +
+	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
+	"\x14OUTPUT_STREAM_STDERR\x10\x02B5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_task_proto_rawDescOnce sync.Once
@@ -1851,65 +2324,75 @@ func file_agentd_v1_task_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_task_proto_rawDescData
 }
 
-var file_agentd_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agentd_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_agentd_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_agentd_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_agentd_v1_task_proto_goTypes = []any{
 	(TaskKind)(0),                 // 0: agentd.v1.TaskKind
 	(TaskState)(0),                // 1: agentd.v1.TaskState
 	(TaskReason)(0),               // 2: agentd.v1.TaskReason
-	(*Usage)(nil),                 // 3: agentd.v1.Usage
-	(*Budget)(nil),                // 4: agentd.v1.Budget
-	(*Grant)(nil),                 // 5: agentd.v1.Grant
-	(*Task)(nil),                  // 6: agentd.v1.Task
-	(*ToolCall)(nil),              // 7: agentd.v1.ToolCall
-	(*Input)(nil),                 // 8: agentd.v1.Input
-	(*Assistant)(nil),             // 9: agentd.v1.Assistant
-	(*ToolResult)(nil),            // 10: agentd.v1.ToolResult
-	(*StateChange)(nil),           // 11: agentd.v1.StateChange
-	(*Notice)(nil),                // 12: agentd.v1.Notice
-	(*Entry)(nil),                 // 13: agentd.v1.Entry
-	(*Delta)(nil),                 // 14: agentd.v1.Delta
-	(*Heartbeat)(nil),             // 15: agentd.v1.Heartbeat
-	(*Finding)(nil),               // 16: agentd.v1.Finding
-	(*Artifact)(nil),              // 17: agentd.v1.Artifact
-	(*Outcome)(nil),               // 18: agentd.v1.Outcome
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(OutputStream)(0),             // 3: agentd.v1.OutputStream
+	(*Usage)(nil),                 // 4: agentd.v1.Usage
+	(*Budget)(nil),                // 5: agentd.v1.Budget
+	(*Grant)(nil),                 // 6: agentd.v1.Grant
+	(*Task)(nil),                  // 7: agentd.v1.Task
+	(*ToolCall)(nil),              // 8: agentd.v1.ToolCall
+	(*Input)(nil),                 // 9: agentd.v1.Input
+	(*Assistant)(nil),             // 10: agentd.v1.Assistant
+	(*ToolResult)(nil),            // 11: agentd.v1.ToolResult
+	(*StateChange)(nil),           // 12: agentd.v1.StateChange
+	(*Notice)(nil),                // 13: agentd.v1.Notice
+	(*Output)(nil),                // 14: agentd.v1.Output
+	(*Compaction)(nil),            // 15: agentd.v1.Compaction
+	(*Entry)(nil),                 // 16: agentd.v1.Entry
+	(*Delta)(nil),                 // 17: agentd.v1.Delta
+	(*Heartbeat)(nil),             // 18: agentd.v1.Heartbeat
+	(*Finding)(nil),               // 19: agentd.v1.Finding
+	(*Artifact)(nil),              // 20: agentd.v1.Artifact
+	(*Evidence)(nil),              // 21: agentd.v1.Evidence
+	(*Outcome)(nil),               // 22: agentd.v1.Outcome
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
 }
 var file_agentd_v1_task_proto_depIdxs = []int32{
-	19, // 0: agentd.v1.Usage.wall_time:type_name -> google.protobuf.Duration
-	19, // 1: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	23, // 0: agentd.v1.Usage.wall_time:type_name -> google.protobuf.Duration
+	23, // 1: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
 	0,  // 2: agentd.v1.Task.kind:type_name -> agentd.v1.TaskKind
 	1,  // 3: agentd.v1.Task.state:type_name -> agentd.v1.TaskState
 	2,  // 4: agentd.v1.Task.reason:type_name -> agentd.v1.TaskReason
-	20, // 5: agentd.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	20, // 6: agentd.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	20, // 7: agentd.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
-	3,  // 8: agentd.v1.Task.usage:type_name -> agentd.v1.Usage
-	5,  // 9: agentd.v1.Task.grant:type_name -> agentd.v1.Grant
-	4,  // 10: agentd.v1.Task.budget:type_name -> agentd.v1.Budget
-	7,  // 11: agentd.v1.Assistant.tool_calls:type_name -> agentd.v1.ToolCall
-	3,  // 12: agentd.v1.Assistant.usage:type_name -> agentd.v1.Usage
+	24, // 5: agentd.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	24, // 6: agentd.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	24, // 7: agentd.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
+	4,  // 8: agentd.v1.Task.usage:type_name -> agentd.v1.Usage
+	6,  // 9: agentd.v1.Task.grant:type_name -> agentd.v1.Grant
+	5,  // 10: agentd.v1.Task.budget:type_name -> agentd.v1.Budget
+	8,  // 11: agentd.v1.Assistant.tool_calls:type_name -> agentd.v1.ToolCall
+	4,  // 12: agentd.v1.Assistant.usage:type_name -> agentd.v1.Usage
 	1,  // 13: agentd.v1.StateChange.from:type_name -> agentd.v1.TaskState
 	1,  // 14: agentd.v1.StateChange.to:type_name -> agentd.v1.TaskState
 	2,  // 15: agentd.v1.StateChange.reason:type_name -> agentd.v1.TaskReason
-	20, // 16: agentd.v1.Entry.time:type_name -> google.protobuf.Timestamp
-	8,  // 17: agentd.v1.Entry.input:type_name -> agentd.v1.Input
-	9,  // 18: agentd.v1.Entry.assistant:type_name -> agentd.v1.Assistant
-	10, // 19: agentd.v1.Entry.tool_result:type_name -> agentd.v1.ToolResult
-	11, // 20: agentd.v1.Entry.state:type_name -> agentd.v1.StateChange
-	12, // 21: agentd.v1.Entry.notice:type_name -> agentd.v1.Notice
-	20, // 22: agentd.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
-	1,  // 23: agentd.v1.Outcome.state:type_name -> agentd.v1.TaskState
-	2,  // 24: agentd.v1.Outcome.reason:type_name -> agentd.v1.TaskReason
-	16, // 25: agentd.v1.Outcome.findings:type_name -> agentd.v1.Finding
-	17, // 26: agentd.v1.Outcome.artifacts:type_name -> agentd.v1.Artifact
-	3,  // 27: agentd.v1.Outcome.usage:type_name -> agentd.v1.Usage
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	1,  // 16: agentd.v1.Notice.state:type_name -> agentd.v1.TaskState
+	3,  // 17: agentd.v1.Output.stream:type_name -> agentd.v1.OutputStream
+	4,  // 18: agentd.v1.Compaction.usage:type_name -> agentd.v1.Usage
+	24, // 19: agentd.v1.Entry.time:type_name -> google.protobuf.Timestamp
+	9,  // 20: agentd.v1.Entry.input:type_name -> agentd.v1.Input
+	10, // 21: agentd.v1.Entry.assistant:type_name -> agentd.v1.Assistant
+	11, // 22: agentd.v1.Entry.tool_result:type_name -> agentd.v1.ToolResult
+	12, // 23: agentd.v1.Entry.state:type_name -> agentd.v1.StateChange
+	13, // 24: agentd.v1.Entry.notice:type_name -> agentd.v1.Notice
+	14, // 25: agentd.v1.Entry.output:type_name -> agentd.v1.Output
+	15, // 26: agentd.v1.Entry.compaction:type_name -> agentd.v1.Compaction
+	24, // 27: agentd.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
+	1,  // 28: agentd.v1.Outcome.state:type_name -> agentd.v1.TaskState
+	2,  // 29: agentd.v1.Outcome.reason:type_name -> agentd.v1.TaskReason
+	19, // 30: agentd.v1.Outcome.findings:type_name -> agentd.v1.Finding
+	20, // 31: agentd.v1.Outcome.artifacts:type_name -> agentd.v1.Artifact
+	4,  // 32: agentd.v1.Outcome.usage:type_name -> agentd.v1.Usage
+	21, // 33: agentd.v1.Outcome.evidence:type_name -> agentd.v1.Evidence
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_task_proto_init() }
@@ -1917,24 +2400,27 @@ func file_agentd_v1_task_proto_init() {
 	if File_agentd_v1_task_proto != nil {
 		return
 	}
-	file_agentd_v1_task_proto_msgTypes[10].OneofWrappers = []any{
+	file_agentd_v1_task_proto_msgTypes[12].OneofWrappers = []any{
 		(*Entry_Input)(nil),
 		(*Entry_Assistant)(nil),
 		(*Entry_ToolResult)(nil),
 		(*Entry_State)(nil),
 		(*Entry_Notice)(nil),
+		(*Entry_Output)(nil),
+		(*Entry_Compaction)(nil),
 	}
-	file_agentd_v1_task_proto_msgTypes[11].OneofWrappers = []any{
+	file_agentd_v1_task_proto_msgTypes[13].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reset_)(nil),
 	}
+	file_agentd_v1_task_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_task_proto_rawDesc), len(file_agentd_v1_task_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   16,
+			NumEnums:      4,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

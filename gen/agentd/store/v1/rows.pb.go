@@ -504,7 +504,19 @@ type TaskRow struct {
 	// Nanoseconds since 1970; 0 = not yet.
 	Started int64 `protobuf:"varint,23,opt,name=started,proto3" json:"started,omitempty"`
 	// Nanoseconds since 1970; 0 = not yet.
-	Ended         int64 `protobuf:"varint,24,opt,name=ended,proto3" json:"ended,omitempty"`
+	Ended int64 `protobuf:"varint,24,opt,name=ended,proto3" json:"ended,omitempty"`
+	// Call of the parent that spawned it.
+	CallId string `protobuf:"bytes,25,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The network is granted.
+	Network bool `protobuf:"varint,26,opt,name=network,proto3" json:"network,omitempty"`
+	// Levels that may still be spawned below.
+	Depth int32 `protobuf:"varint,27,opt,name=depth,proto3" json:"depth,omitempty"`
+	// Budget of turns.
+	BudgetTurns int64 `protobuf:"varint,28,opt,name=budget_turns,json=budgetTurns,proto3" json:"budget_turns,omitempty"`
+	// Budget of tool calls.
+	BudgetToolCalls int64 `protobuf:"varint,29,opt,name=budget_tool_calls,json=budgetToolCalls,proto3" json:"budget_tool_calls,omitempty"`
+	// Budget of cost, nano-dollars.
+	BudgetCost    int64 `protobuf:"varint,30,opt,name=budget_cost,json=budgetCost,proto3" json:"budget_cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -707,6 +719,459 @@ func (x *TaskRow) GetEnded() int64 {
 	return 0
 }
 
+func (x *TaskRow) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *TaskRow) GetNetwork() bool {
+	if x != nil {
+		return x.Network
+	}
+	return false
+}
+
+func (x *TaskRow) GetDepth() int32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+func (x *TaskRow) GetBudgetTurns() int64 {
+	if x != nil {
+		return x.BudgetTurns
+	}
+	return 0
+}
+
+func (x *TaskRow) GetBudgetToolCalls() int64 {
+	if x != nil {
+		return x.BudgetToolCalls
+	}
+	return 0
+}
+
+func (x *TaskRow) GetBudgetCost() int64 {
+	if x != nil {
+		return x.BudgetCost
+	}
+	return 0
+}
+
+// CheckRow is an acceptance command.
+type CheckRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Command line.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// Nanoseconds.
+	Timeout       int64 `protobuf:"varint,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckRow) Reset() {
+	*x = CheckRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckRow) ProtoMessage() {}
+
+func (x *CheckRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckRow.ProtoReflect.Descriptor instead.
+func (*CheckRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CheckRow) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *CheckRow) GetTimeout() int64 {
+	if x != nil {
+		return x.Timeout
+	}
+	return 0
+}
+
+// AgentNoteRow is an agent definition that a task may delegate to.
+type AgentNoteRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// When to use it.
+	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentNoteRow) Reset() {
+	*x = AgentNoteRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentNoteRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentNoteRow) ProtoMessage() {}
+
+func (x *AgentNoteRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentNoteRow.ProtoReflect.Descriptor instead.
+func (*AgentNoteRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AgentNoteRow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AgentNoteRow) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+// ShellRow is what a shell runs.
+type ShellRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Command line.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// Absolute directory.
+	Dir string `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
+	// NAME=VALUE.
+	Env           []string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShellRow) Reset() {
+	*x = ShellRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShellRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShellRow) ProtoMessage() {}
+
+func (x *ShellRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShellRow.ProtoReflect.Descriptor instead.
+func (*ShellRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ShellRow) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *ShellRow) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+func (x *ShellRow) GetEnv() []string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+// GroupRow says how a group runs its items.
+type GroupRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One after the other.
+	Chain bool `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
+	// Children, in the order of the items; those of a chain come into being one by one.
+	Children []string `protobuf:"bytes,2,rep,name=children,proto3" json:"children,omitempty"`
+	// How many at once.
+	MaxConcurrency int32 `protobuf:"varint,3,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
+	// Tasks of an earlier chain that stand for the first items.
+	Kept          []string `protobuf:"bytes,4,rep,name=kept,proto3" json:"kept,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupRow) Reset() {
+	*x = GroupRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupRow) ProtoMessage() {}
+
+func (x *GroupRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupRow.ProtoReflect.Descriptor instead.
+func (*GroupRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GroupRow) GetChain() bool {
+	if x != nil {
+		return x.Chain
+	}
+	return false
+}
+
+func (x *GroupRow) GetChildren() []string {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *GroupRow) GetMaxConcurrency() int32 {
+	if x != nil {
+		return x.MaxConcurrency
+	}
+	return 0
+}
+
+func (x *GroupRow) GetKept() []string {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
+// SpecRow is `spec/ID`: what a task was given beside its record. It never changes.
+type SpecRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Prompt of the agent definition.
+	Instructions string `protobuf:"bytes,1,opt,name=instructions,proto3" json:"instructions,omitempty"`
+	// Definitions that it may delegate to.
+	Agents []*AgentNoteRow `protobuf:"bytes,2,rep,name=agents,proto3" json:"agents,omitempty"`
+	// Tools of the definition that are not granted.
+	Dropped []string `protobuf:"bytes,3,rep,name=dropped,proto3" json:"dropped,omitempty"`
+	// Acceptance commands.
+	Acceptance []*CheckRow `protobuf:"bytes,4,rep,name=acceptance,proto3" json:"acceptance,omitempty"`
+	// JSON Schema of its output.
+	Schema string `protobuf:"bytes,5,opt,name=schema,proto3" json:"schema,omitempty"`
+	// Of a shell.
+	Shell *ShellRow `protobuf:"bytes,6,opt,name=shell,proto3" json:"shell,omitempty"`
+	// Of a group.
+	Group         *GroupRow `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpecRow) Reset() {
+	*x = SpecRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpecRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpecRow) ProtoMessage() {}
+
+func (x *SpecRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpecRow.ProtoReflect.Descriptor instead.
+func (*SpecRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SpecRow) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
+}
+
+func (x *SpecRow) GetAgents() []*AgentNoteRow {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+func (x *SpecRow) GetDropped() []string {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+func (x *SpecRow) GetAcceptance() []*CheckRow {
+	if x != nil {
+		return x.Acceptance
+	}
+	return nil
+}
+
+func (x *SpecRow) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
+func (x *SpecRow) GetShell() *ShellRow {
+	if x != nil {
+		return x.Shell
+	}
+	return nil
+}
+
+func (x *SpecRow) GetGroup() *GroupRow {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+// ItemRow is `item/GROUP/N`: a step of a chain before it is a task.
+type ItemRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task as it will be.
+	Task *TaskRow `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Its specification.
+	Spec *SpecRow `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Its opening, with {previous}.
+	Opening       string `protobuf:"bytes,3,opt,name=opening,proto3" json:"opening,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ItemRow) Reset() {
+	*x = ItemRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ItemRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ItemRow) ProtoMessage() {}
+
+func (x *ItemRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ItemRow.ProtoReflect.Descriptor instead.
+func (*ItemRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ItemRow) GetTask() *TaskRow {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *ItemRow) GetSpec() *SpecRow {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *ItemRow) GetOpening() string {
+	if x != nil {
+		return x.Opening
+	}
+	return ""
+}
+
 // LiveRow is `live/ID`: it exists while the task lives, and its revision guards what the task's loop writes.
 type LiveRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -724,7 +1189,7 @@ type LiveRow struct {
 
 func (x *LiveRow) Reset() {
 	*x = LiveRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[8]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -736,7 +1201,7 @@ func (x *LiveRow) String() string {
 func (*LiveRow) ProtoMessage() {}
 
 func (x *LiveRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[8]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -749,7 +1214,7 @@ func (x *LiveRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveRow.ProtoReflect.Descriptor instead.
 func (*LiveRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{8}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LiveRow) GetStart() int32 {
@@ -789,7 +1254,7 @@ type ChildRow struct {
 
 func (x *ChildRow) Reset() {
 	*x = ChildRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[9]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +1266,7 @@ func (x *ChildRow) String() string {
 func (*ChildRow) ProtoMessage() {}
 
 func (x *ChildRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[9]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +1279,7 @@ func (x *ChildRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildRow.ProtoReflect.Descriptor instead.
 func (*ChildRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{9}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{15}
 }
 
 // CreatedRow is an entry of the log `created`.
@@ -828,7 +1293,7 @@ type CreatedRow struct {
 
 func (x *CreatedRow) Reset() {
 	*x = CreatedRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[10]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +1305,7 @@ func (x *CreatedRow) String() string {
 func (*CreatedRow) ProtoMessage() {}
 
 func (x *CreatedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[10]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +1318,7 @@ func (x *CreatedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedRow.ProtoReflect.Descriptor instead.
 func (*CreatedRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{10}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CreatedRow) GetTaskId() string {
@@ -878,7 +1343,7 @@ type CallRow struct {
 
 func (x *CallRow) Reset() {
 	*x = CallRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[11]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +1355,7 @@ func (x *CallRow) String() string {
 func (*CallRow) ProtoMessage() {}
 
 func (x *CallRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[11]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +1368,7 @@ func (x *CallRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRow.ProtoReflect.Descriptor instead.
 func (*CallRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{11}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CallRow) GetId() string {
@@ -938,7 +1403,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[12]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1415,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[12]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1428,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{12}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UsageRow) GetVector() []int64 {
@@ -988,7 +1453,7 @@ type FileMarkRow struct {
 
 func (x *FileMarkRow) Reset() {
 	*x = FileMarkRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[13]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1465,7 @@ func (x *FileMarkRow) String() string {
 func (*FileMarkRow) ProtoMessage() {}
 
 func (x *FileMarkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[13]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1478,7 @@ func (x *FileMarkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileMarkRow.ProtoReflect.Descriptor instead.
 func (*FileMarkRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{13}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FileMarkRow) GetPath() string {
@@ -1054,7 +1519,7 @@ type FindingRow struct {
 
 func (x *FindingRow) Reset() {
 	*x = FindingRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[14]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1066,7 +1531,7 @@ func (x *FindingRow) String() string {
 func (*FindingRow) ProtoMessage() {}
 
 func (x *FindingRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[14]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1079,7 +1544,7 @@ func (x *FindingRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindingRow.ProtoReflect.Descriptor instead.
 func (*FindingRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{14}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FindingRow) GetTitle() string {
@@ -1123,7 +1588,7 @@ type ArtifactRow struct {
 
 func (x *ArtifactRow) Reset() {
 	*x = ArtifactRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[15]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1600,7 @@ func (x *ArtifactRow) String() string {
 func (*ArtifactRow) ProtoMessage() {}
 
 func (x *ArtifactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[15]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1613,7 @@ func (x *ArtifactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactRow.ProtoReflect.Descriptor instead.
 func (*ArtifactRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{15}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ArtifactRow) GetPath() string {
@@ -1182,7 +1647,7 @@ type ReportRow struct {
 
 func (x *ReportRow) Reset() {
 	*x = ReportRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[16]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1659,7 @@ func (x *ReportRow) String() string {
 func (*ReportRow) ProtoMessage() {}
 
 func (x *ReportRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[16]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1672,7 @@ func (x *ReportRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRow.ProtoReflect.Descriptor instead.
 func (*ReportRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{16}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReportRow) GetSummary() string {
@@ -1253,7 +1718,7 @@ type InputRow struct {
 
 func (x *InputRow) Reset() {
 	*x = InputRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[17]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1730,7 @@ func (x *InputRow) String() string {
 func (*InputRow) ProtoMessage() {}
 
 func (x *InputRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[17]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1743,7 @@ func (x *InputRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRow.ProtoReflect.Descriptor instead.
 func (*InputRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{17}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *InputRow) GetFrom() string {
@@ -1323,7 +1788,7 @@ type AssistantRow struct {
 
 func (x *AssistantRow) Reset() {
 	*x = AssistantRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[18]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1800,7 @@ func (x *AssistantRow) String() string {
 func (*AssistantRow) ProtoMessage() {}
 
 func (x *AssistantRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[18]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1813,7 @@ func (x *AssistantRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssistantRow.ProtoReflect.Descriptor instead.
 func (*AssistantRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{18}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AssistantRow) GetStep() int32 {
@@ -1406,7 +1871,7 @@ type CallStartedRow struct {
 
 func (x *CallStartedRow) Reset() {
 	*x = CallStartedRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[19]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1883,7 @@ func (x *CallStartedRow) String() string {
 func (*CallStartedRow) ProtoMessage() {}
 
 func (x *CallStartedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[19]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1896,7 @@ func (x *CallStartedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStartedRow.ProtoReflect.Descriptor instead.
 func (*CallStartedRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{19}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallStartedRow) GetCallIds() []string {
@@ -1464,14 +1929,16 @@ type ToolResultRow struct {
 	// Files known by it.
 	Files []*FileMarkRow `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
 	// Accepted report.
-	Report        *ReportRow `protobuf:"bytes,7,opt,name=report,proto3" json:"report,omitempty"`
+	Report *ReportRow `protobuf:"bytes,7,opt,name=report,proto3" json:"report,omitempty"`
+	// Tasks whose end this answer tells.
+	Ends          []string `protobuf:"bytes,8,rep,name=ends,proto3" json:"ends,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolResultRow) Reset() {
 	*x = ToolResultRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[20]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1950,7 @@ func (x *ToolResultRow) String() string {
 func (*ToolResultRow) ProtoMessage() {}
 
 func (x *ToolResultRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[20]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1963,7 @@ func (x *ToolResultRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultRow.ProtoReflect.Descriptor instead.
 func (*ToolResultRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{20}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ToolResultRow) GetCallId() string {
@@ -1548,6 +2015,13 @@ func (x *ToolResultRow) GetReport() *ReportRow {
 	return nil
 }
 
+func (x *ToolResultRow) GetEnds() []string {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
 // StateRow is a change of state.
 type StateRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1563,7 +2037,7 @@ type StateRow struct {
 
 func (x *StateRow) Reset() {
 	*x = StateRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[21]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +2049,7 @@ func (x *StateRow) String() string {
 func (*StateRow) ProtoMessage() {}
 
 func (x *StateRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[21]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +2062,7 @@ func (x *StateRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRow.ProtoReflect.Descriptor instead.
 func (*StateRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{21}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StateRow) GetFrom() uint32 {
@@ -1618,14 +2092,20 @@ type NoticeRow struct {
 	// Text.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// It asks for the wrap-up, for this reason; 0 = it does not.
-	WrapUp        uint32 `protobuf:"varint,2,opt,name=wrap_up,json=wrapUp,proto3" json:"wrap_up,omitempty"`
+	WrapUp uint32 `protobuf:"varint,2,opt,name=wrap_up,json=wrapUp,proto3" json:"wrap_up,omitempty"`
+	// Child that it is about.
+	TaskId string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// State of that child.
+	State uint32 `protobuf:"varint,4,opt,name=state,proto3" json:"state,omitempty"`
+	// It asks to repair the result.
+	Repair        bool `protobuf:"varint,5,opt,name=repair,proto3" json:"repair,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NoticeRow) Reset() {
 	*x = NoticeRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[22]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +2117,7 @@ func (x *NoticeRow) String() string {
 func (*NoticeRow) ProtoMessage() {}
 
 func (x *NoticeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[22]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +2130,7 @@ func (x *NoticeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoticeRow.ProtoReflect.Descriptor instead.
 func (*NoticeRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{22}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *NoticeRow) GetText() string {
@@ -1665,6 +2145,228 @@ func (x *NoticeRow) GetWrapUp() uint32 {
 		return x.WrapUp
 	}
 	return 0
+}
+
+func (x *NoticeRow) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *NoticeRow) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *NoticeRow) GetRepair() bool {
+	if x != nil {
+		return x.Repair
+	}
+	return false
+}
+
+// OutputRow is a piece of a shell's output.
+type OutputRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bytes.
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// Stream.
+	Stream uint32 `protobuf:"varint,2,opt,name=stream,proto3" json:"stream,omitempty"`
+	// Bytes before it.
+	Offset uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Bytes right before it that were not kept.
+	Dropped       uint64 `protobuf:"varint,4,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutputRow) Reset() {
+	*x = OutputRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutputRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutputRow) ProtoMessage() {}
+
+func (x *OutputRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutputRow.ProtoReflect.Descriptor instead.
+func (*OutputRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *OutputRow) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *OutputRow) GetStream() uint32 {
+	if x != nil {
+		return x.Stream
+	}
+	return 0
+}
+
+func (x *OutputRow) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *OutputRow) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+// CompactionRow replaces what is before it in the model's context.
+type CompactionRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Summary.
+	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Usage of the summary.
+	Usage         *UsageRow `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactionRow) Reset() {
+	*x = CompactionRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactionRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactionRow) ProtoMessage() {}
+
+func (x *CompactionRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactionRow.ProtoReflect.Descriptor instead.
+func (*CompactionRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *CompactionRow) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *CompactionRow) GetUsage() *UsageRow {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// EvidenceRow is what an acceptance command gave.
+type EvidenceRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Command line.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// Exit code.
+	ExitCode int32 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	// It took too long.
+	TimedOut bool `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	// End of its output.
+	Output        string `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvidenceRow) Reset() {
+	*x = EvidenceRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvidenceRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvidenceRow) ProtoMessage() {}
+
+func (x *EvidenceRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvidenceRow.ProtoReflect.Descriptor instead.
+func (*EvidenceRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *EvidenceRow) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *EvidenceRow) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *EvidenceRow) GetTimedOut() bool {
+	if x != nil {
+		return x.TimedOut
+	}
+	return false
+}
+
+func (x *EvidenceRow) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
 }
 
 // EntryRow is an entry of the log `entry/ID`.
@@ -1682,6 +2384,8 @@ type EntryRow struct {
 	//	*EntryRow_ToolResult
 	//	*EntryRow_State
 	//	*EntryRow_Notice
+	//	*EntryRow_Output
+	//	*EntryRow_Compaction
 	Body          isEntryRow_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1689,7 +2393,7 @@ type EntryRow struct {
 
 func (x *EntryRow) Reset() {
 	*x = EntryRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[23]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +2405,7 @@ func (x *EntryRow) String() string {
 func (*EntryRow) ProtoMessage() {}
 
 func (x *EntryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[23]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +2418,7 @@ func (x *EntryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntryRow.ProtoReflect.Descriptor instead.
 func (*EntryRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{23}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EntryRow) GetTime() int64 {
@@ -1785,6 +2489,24 @@ func (x *EntryRow) GetNotice() *NoticeRow {
 	return nil
 }
 
+func (x *EntryRow) GetOutput() *OutputRow {
+	if x != nil {
+		if x, ok := x.Body.(*EntryRow_Output); ok {
+			return x.Output
+		}
+	}
+	return nil
+}
+
+func (x *EntryRow) GetCompaction() *CompactionRow {
+	if x != nil {
+		if x, ok := x.Body.(*EntryRow_Compaction); ok {
+			return x.Compaction
+		}
+	}
+	return nil
+}
+
 type isEntryRow_Body interface {
 	isEntryRow_Body()
 }
@@ -1819,6 +2541,16 @@ type EntryRow_Notice struct {
 	Notice *NoticeRow `protobuf:"bytes,7,opt,name=notice,proto3,oneof"`
 }
 
+type EntryRow_Output struct {
+	// Output of a shell.
+	Output *OutputRow `protobuf:"bytes,8,opt,name=output,proto3,oneof"`
+}
+
+type EntryRow_Compaction struct {
+	// A summary.
+	Compaction *CompactionRow `protobuf:"bytes,9,opt,name=compaction,proto3,oneof"`
+}
+
 func (*EntryRow_Input) isEntryRow_Body() {}
 
 func (*EntryRow_Assistant) isEntryRow_Body() {}
@@ -1831,20 +2563,30 @@ func (*EntryRow_State) isEntryRow_Body() {}
 
 func (*EntryRow_Notice) isEntryRow_Body() {}
 
+func (*EntryRow_Output) isEntryRow_Body() {}
+
+func (*EntryRow_Compaction) isEntryRow_Body() {}
+
 // ResultRow is `result/ID`.
 type ResultRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the agent concluded.
 	Report *ReportRow `protobuf:"bytes,1,opt,name=report,proto3" json:"report,omitempty"`
-	// Paths changed by file tools.
-	Changes       []string `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	// Paths changed.
+	Changes []string `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	// What the daemon's checks found.
+	Evidence []*EvidenceRow `protobuf:"bytes,3,rep,name=evidence,proto3" json:"evidence,omitempty"`
+	// Raw output, with a schema.
+	Output string `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
+	// Exit code of a shell.
+	ExitCode      *int32 `protobuf:"varint,5,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResultRow) Reset() {
 	*x = ResultRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[24]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +2598,7 @@ func (x *ResultRow) String() string {
 func (*ResultRow) ProtoMessage() {}
 
 func (x *ResultRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[24]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +2611,7 @@ func (x *ResultRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultRow.ProtoReflect.Descriptor instead.
 func (*ResultRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{24}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ResultRow) GetReport() *ReportRow {
@@ -1886,6 +2628,27 @@ func (x *ResultRow) GetChanges() []string {
 	return nil
 }
 
+func (x *ResultRow) GetEvidence() []*EvidenceRow {
+	if x != nil {
+		return x.Evidence
+	}
+	return nil
+}
+
+func (x *ResultRow) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+func (x *ResultRow) GetExitCode() int32 {
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
+	}
+	return 0
+}
+
 // MailRow is an entry of the log `mail/ID`.
 type MailRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1896,14 +2659,16 @@ type MailRow struct {
 	// Text.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// Nanoseconds since 1970.
-	Sent          int64 `protobuf:"varint,4,opt,name=sent,proto3" json:"sent,omitempty"`
+	Sent int64 `protobuf:"varint,4,opt,name=sent,proto3" json:"sent,omitempty"`
+	// The ended task that it tells of, without a text.
+	About         string `protobuf:"bytes,5,opt,name=about,proto3" json:"about,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MailRow) Reset() {
 	*x = MailRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[25]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2680,7 @@ func (x *MailRow) String() string {
 func (*MailRow) ProtoMessage() {}
 
 func (x *MailRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[25]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2693,7 @@ func (x *MailRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailRow.ProtoReflect.Descriptor instead.
 func (*MailRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{25}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MailRow) GetId() string {
@@ -1959,6 +2724,13 @@ func (x *MailRow) GetSent() int64 {
 	return 0
 }
 
+func (x *MailRow) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
+}
+
 // MailboxRow is `mailbox/ID`: what was taken of the log `mail/ID`.
 type MailboxRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1972,7 +2744,7 @@ type MailboxRow struct {
 
 func (x *MailboxRow) Reset() {
 	*x = MailboxRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[26]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2756,7 @@ func (x *MailboxRow) String() string {
 func (*MailboxRow) ProtoMessage() {}
 
 func (x *MailboxRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[26]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2769,7 @@ func (x *MailboxRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxRow.ProtoReflect.Descriptor instead.
 func (*MailboxRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{26}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MailboxRow) GetLow() uint64 {
@@ -2031,7 +2803,7 @@ type RequestRow struct {
 
 func (x *RequestRow) Reset() {
 	*x = RequestRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[27]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2815,7 @@ func (x *RequestRow) String() string {
 func (*RequestRow) ProtoMessage() {}
 
 func (x *RequestRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[27]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2828,7 @@ func (x *RequestRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestRow.ProtoReflect.Descriptor instead.
 func (*RequestRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{27}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RequestRow) GetBody() []byte {
@@ -2100,7 +2872,7 @@ type RequestSeenRow struct {
 
 func (x *RequestSeenRow) Reset() {
 	*x = RequestSeenRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[28]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2884,7 @@ func (x *RequestSeenRow) String() string {
 func (*RequestSeenRow) ProtoMessage() {}
 
 func (x *RequestSeenRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[28]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2897,7 @@ func (x *RequestSeenRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestSeenRow.ProtoReflect.Descriptor instead.
 func (*RequestSeenRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{28}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RequestSeenRow) GetHash() string {
@@ -2157,7 +2929,7 @@ type DueRow struct {
 
 func (x *DueRow) Reset() {
 	*x = DueRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[29]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2941,7 @@ func (x *DueRow) String() string {
 func (*DueRow) ProtoMessage() {}
 
 func (x *DueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[29]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2954,7 @@ func (x *DueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DueRow.ProtoReflect.Descriptor instead.
 func (*DueRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{29}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DueRow) GetAt() int64 {
@@ -2221,7 +2993,7 @@ type ProcessRow struct {
 
 func (x *ProcessRow) Reset() {
 	*x = ProcessRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[30]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2233,7 +3005,7 @@ func (x *ProcessRow) String() string {
 func (*ProcessRow) ProtoMessage() {}
 
 func (x *ProcessRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[30]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2246,7 +3018,7 @@ func (x *ProcessRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessRow.ProtoReflect.Descriptor instead.
 func (*ProcessRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{30}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ProcessRow) GetPid() int32 {
@@ -2290,7 +3062,7 @@ type FeedRow struct {
 
 func (x *FeedRow) Reset() {
 	*x = FeedRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[31]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2302,7 +3074,7 @@ func (x *FeedRow) String() string {
 func (*FeedRow) ProtoMessage() {}
 
 func (x *FeedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[31]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2315,7 +3087,7 @@ func (x *FeedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeedRow.ProtoReflect.Descriptor instead.
 func (*FeedRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{31}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FeedRow) GetTime() int64 {
@@ -2407,7 +3179,7 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\rR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12&\n" +
 	"\x0fwrap_up_timeout\x18\x05 \x01(\x03R\rwrapUpTimeout\x12%\n" +
-	"\x0ecancel_timeout\x18\x06 \x01(\x03R\rcancelTimeout\"\xba\x05\n" +
+	"\x0ecancel_timeout\x18\x06 \x01(\x03R\rcancelTimeout\"\xf3\x06\n" +
 	"\aTaskRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x14\n" +
@@ -2433,7 +3205,43 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"\x05start\x18\x15 \x01(\x05R\x05start\x12\x18\n" +
 	"\acreated\x18\x16 \x01(\x03R\acreated\x12\x18\n" +
 	"\astarted\x18\x17 \x01(\x03R\astarted\x12\x14\n" +
-	"\x05ended\x18\x18 \x01(\x03R\x05ended\"x\n" +
+	"\x05ended\x18\x18 \x01(\x03R\x05ended\x12\x17\n" +
+	"\acall_id\x18\x19 \x01(\tR\x06callId\x12\x18\n" +
+	"\anetwork\x18\x1a \x01(\bR\anetwork\x12\x14\n" +
+	"\x05depth\x18\x1b \x01(\x05R\x05depth\x12!\n" +
+	"\fbudget_turns\x18\x1c \x01(\x03R\vbudgetTurns\x12*\n" +
+	"\x11budget_tool_calls\x18\x1d \x01(\x03R\x0fbudgetToolCalls\x12\x1f\n" +
+	"\vbudget_cost\x18\x1e \x01(\x03R\n" +
+	"budgetCost\">\n" +
+	"\bCheckRow\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12\x18\n" +
+	"\atimeout\x18\x02 \x01(\x03R\atimeout\"D\n" +
+	"\fAgentNoteRow\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"H\n" +
+	"\bShellRow\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12\x10\n" +
+	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x10\n" +
+	"\x03env\x18\x03 \x03(\tR\x03env\"y\n" +
+	"\bGroupRow\x12\x14\n" +
+	"\x05chain\x18\x01 \x01(\bR\x05chain\x12\x1a\n" +
+	"\bchildren\x18\x02 \x03(\tR\bchildren\x12'\n" +
+	"\x0fmax_concurrency\x18\x03 \x01(\x05R\x0emaxConcurrency\x12\x12\n" +
+	"\x04kept\x18\x04 \x03(\tR\x04kept\"\xb3\x02\n" +
+	"\aSpecRow\x12\"\n" +
+	"\finstructions\x18\x01 \x01(\tR\finstructions\x125\n" +
+	"\x06agents\x18\x02 \x03(\v2\x1d.agentd.store.v1.AgentNoteRowR\x06agents\x12\x18\n" +
+	"\adropped\x18\x03 \x03(\tR\adropped\x129\n" +
+	"\n" +
+	"acceptance\x18\x04 \x03(\v2\x19.agentd.store.v1.CheckRowR\n" +
+	"acceptance\x12\x16\n" +
+	"\x06schema\x18\x05 \x01(\tR\x06schema\x12/\n" +
+	"\x05shell\x18\x06 \x01(\v2\x19.agentd.store.v1.ShellRowR\x05shell\x12/\n" +
+	"\x05group\x18\a \x01(\v2\x19.agentd.store.v1.GroupRowR\x05group\"\x7f\n" +
+	"\aItemRow\x12,\n" +
+	"\x04task\x18\x01 \x01(\v2\x18.agentd.store.v1.TaskRowR\x04task\x12,\n" +
+	"\x04spec\x18\x02 \x01(\v2\x18.agentd.store.v1.SpecRowR\x04spec\x12\x18\n" +
+	"\aopening\x18\x03 \x01(\tR\aopening\"x\n" +
 	"\aLiveRow\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\x05R\x05start\x12\x1a\n" +
 	"\brestarts\x18\x02 \x01(\x05R\brestarts\x12\x14\n" +
@@ -2482,7 +3290,7 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"\apartial\x18\x06 \x01(\bR\apartial\"A\n" +
 	"\x0eCallStartedRow\x12\x19\n" +
 	"\bcall_ids\x18\x01 \x03(\tR\acallIds\x12\x14\n" +
-	"\x05label\x18\x02 \x01(\tR\x05label\"\xf1\x01\n" +
+	"\x05label\x18\x02 \x01(\tR\x05label\"\x85\x02\n" +
 	"\rToolResultRow\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x12\n" +
@@ -2490,14 +3298,31 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"\bis_error\x18\x04 \x01(\bR\aisError\x12\x1c\n" +
 	"\ttruncated\x18\x05 \x01(\bR\ttruncated\x122\n" +
 	"\x05files\x18\x06 \x03(\v2\x1c.agentd.store.v1.FileMarkRowR\x05files\x122\n" +
-	"\x06report\x18\a \x01(\v2\x1a.agentd.store.v1.ReportRowR\x06report\"F\n" +
+	"\x06report\x18\a \x01(\v2\x1a.agentd.store.v1.ReportRowR\x06report\x12\x12\n" +
+	"\x04ends\x18\b \x03(\tR\x04ends\"F\n" +
 	"\bStateRow\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\rR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\rR\x02to\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\rR\x06reason\"8\n" +
+	"\x06reason\x18\x03 \x01(\rR\x06reason\"\x7f\n" +
 	"\tNoticeRow\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x17\n" +
-	"\awrap_up\x18\x02 \x01(\rR\x06wrapUp\"\x8a\x03\n" +
+	"\awrap_up\x18\x02 \x01(\rR\x06wrapUp\x12\x17\n" +
+	"\atask_id\x18\x03 \x01(\tR\x06taskId\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\rR\x05state\x12\x16\n" +
+	"\x06repair\x18\x05 \x01(\bR\x06repair\"i\n" +
+	"\tOutputRow\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
+	"\x06stream\x18\x02 \x01(\rR\x06stream\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x04R\x06offset\x12\x18\n" +
+	"\adropped\x18\x04 \x01(\x04R\adropped\"Z\n" +
+	"\rCompactionRow\x12\x18\n" +
+	"\asummary\x18\x01 \x01(\tR\asummary\x12/\n" +
+	"\x05usage\x18\x02 \x01(\v2\x19.agentd.store.v1.UsageRowR\x05usage\"y\n" +
+	"\vEvidenceRow\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12\x1b\n" +
+	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x1b\n" +
+	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\x12\x16\n" +
+	"\x06output\x18\x04 \x01(\tR\x06output\"\x82\x04\n" +
 	"\bEntryRow\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x121\n" +
 	"\x05input\x18\x02 \x01(\v2\x19.agentd.store.v1.InputRowH\x00R\x05input\x12=\n" +
@@ -2506,16 +3331,26 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"\vtool_result\x18\x05 \x01(\v2\x1e.agentd.store.v1.ToolResultRowH\x00R\n" +
 	"toolResult\x121\n" +
 	"\x05state\x18\x06 \x01(\v2\x19.agentd.store.v1.StateRowH\x00R\x05state\x124\n" +
-	"\x06notice\x18\a \x01(\v2\x1a.agentd.store.v1.NoticeRowH\x00R\x06noticeB\x06\n" +
-	"\x04body\"Y\n" +
+	"\x06notice\x18\a \x01(\v2\x1a.agentd.store.v1.NoticeRowH\x00R\x06notice\x124\n" +
+	"\x06output\x18\b \x01(\v2\x1a.agentd.store.v1.OutputRowH\x00R\x06output\x12@\n" +
+	"\n" +
+	"compaction\x18\t \x01(\v2\x1e.agentd.store.v1.CompactionRowH\x00R\n" +
+	"compactionB\x06\n" +
+	"\x04body\"\xdb\x01\n" +
 	"\tResultRow\x122\n" +
 	"\x06report\x18\x01 \x01(\v2\x1a.agentd.store.v1.ReportRowR\x06report\x12\x18\n" +
-	"\achanges\x18\x02 \x03(\tR\achanges\"U\n" +
+	"\achanges\x18\x02 \x03(\tR\achanges\x128\n" +
+	"\bevidence\x18\x03 \x03(\v2\x1c.agentd.store.v1.EvidenceRowR\bevidence\x12\x16\n" +
+	"\x06output\x18\x04 \x01(\tR\x06output\x12 \n" +
+	"\texit_code\x18\x05 \x01(\x05H\x00R\bexitCode\x88\x01\x01B\f\n" +
+	"\n" +
+	"_exit_code\"k\n" +
 	"\aMailRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
-	"\x04sent\x18\x04 \x01(\x03R\x04sent\"4\n" +
+	"\x04sent\x18\x04 \x01(\x03R\x04sent\x12\x14\n" +
+	"\x05about\x18\x05 \x01(\tR\x05about\"4\n" +
 	"\n" +
 	"MailboxRow\x12\x10\n" +
 	"\x03low\x18\x01 \x01(\x04R\x03low\x12\x14\n" +
@@ -2560,7 +3395,7 @@ func file_agentd_store_v1_rows_proto_rawDescGZIP() []byte {
 	return file_agentd_store_v1_rows_proto_rawDescData
 }
 
-var file_agentd_store_v1_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_agentd_store_v1_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_agentd_store_v1_rows_proto_goTypes = []any{
 	(*DaemonRow)(nil),      // 0: agentd.store.v1.DaemonRow
 	(*IDsRow)(nil),         // 1: agentd.store.v1.IDsRow
@@ -2570,52 +3405,71 @@ var file_agentd_store_v1_rows_proto_goTypes = []any{
 	(*OwnerRow)(nil),       // 5: agentd.store.v1.OwnerRow
 	(*StopRow)(nil),        // 6: agentd.store.v1.StopRow
 	(*TaskRow)(nil),        // 7: agentd.store.v1.TaskRow
-	(*LiveRow)(nil),        // 8: agentd.store.v1.LiveRow
-	(*ChildRow)(nil),       // 9: agentd.store.v1.ChildRow
-	(*CreatedRow)(nil),     // 10: agentd.store.v1.CreatedRow
-	(*CallRow)(nil),        // 11: agentd.store.v1.CallRow
-	(*UsageRow)(nil),       // 12: agentd.store.v1.UsageRow
-	(*FileMarkRow)(nil),    // 13: agentd.store.v1.FileMarkRow
-	(*FindingRow)(nil),     // 14: agentd.store.v1.FindingRow
-	(*ArtifactRow)(nil),    // 15: agentd.store.v1.ArtifactRow
-	(*ReportRow)(nil),      // 16: agentd.store.v1.ReportRow
-	(*InputRow)(nil),       // 17: agentd.store.v1.InputRow
-	(*AssistantRow)(nil),   // 18: agentd.store.v1.AssistantRow
-	(*CallStartedRow)(nil), // 19: agentd.store.v1.CallStartedRow
-	(*ToolResultRow)(nil),  // 20: agentd.store.v1.ToolResultRow
-	(*StateRow)(nil),       // 21: agentd.store.v1.StateRow
-	(*NoticeRow)(nil),      // 22: agentd.store.v1.NoticeRow
-	(*EntryRow)(nil),       // 23: agentd.store.v1.EntryRow
-	(*ResultRow)(nil),      // 24: agentd.store.v1.ResultRow
-	(*MailRow)(nil),        // 25: agentd.store.v1.MailRow
-	(*MailboxRow)(nil),     // 26: agentd.store.v1.MailboxRow
-	(*RequestRow)(nil),     // 27: agentd.store.v1.RequestRow
-	(*RequestSeenRow)(nil), // 28: agentd.store.v1.RequestSeenRow
-	(*DueRow)(nil),         // 29: agentd.store.v1.DueRow
-	(*ProcessRow)(nil),     // 30: agentd.store.v1.ProcessRow
-	(*FeedRow)(nil),        // 31: agentd.store.v1.FeedRow
+	(*CheckRow)(nil),       // 8: agentd.store.v1.CheckRow
+	(*AgentNoteRow)(nil),   // 9: agentd.store.v1.AgentNoteRow
+	(*ShellRow)(nil),       // 10: agentd.store.v1.ShellRow
+	(*GroupRow)(nil),       // 11: agentd.store.v1.GroupRow
+	(*SpecRow)(nil),        // 12: agentd.store.v1.SpecRow
+	(*ItemRow)(nil),        // 13: agentd.store.v1.ItemRow
+	(*LiveRow)(nil),        // 14: agentd.store.v1.LiveRow
+	(*ChildRow)(nil),       // 15: agentd.store.v1.ChildRow
+	(*CreatedRow)(nil),     // 16: agentd.store.v1.CreatedRow
+	(*CallRow)(nil),        // 17: agentd.store.v1.CallRow
+	(*UsageRow)(nil),       // 18: agentd.store.v1.UsageRow
+	(*FileMarkRow)(nil),    // 19: agentd.store.v1.FileMarkRow
+	(*FindingRow)(nil),     // 20: agentd.store.v1.FindingRow
+	(*ArtifactRow)(nil),    // 21: agentd.store.v1.ArtifactRow
+	(*ReportRow)(nil),      // 22: agentd.store.v1.ReportRow
+	(*InputRow)(nil),       // 23: agentd.store.v1.InputRow
+	(*AssistantRow)(nil),   // 24: agentd.store.v1.AssistantRow
+	(*CallStartedRow)(nil), // 25: agentd.store.v1.CallStartedRow
+	(*ToolResultRow)(nil),  // 26: agentd.store.v1.ToolResultRow
+	(*StateRow)(nil),       // 27: agentd.store.v1.StateRow
+	(*NoticeRow)(nil),      // 28: agentd.store.v1.NoticeRow
+	(*OutputRow)(nil),      // 29: agentd.store.v1.OutputRow
+	(*CompactionRow)(nil),  // 30: agentd.store.v1.CompactionRow
+	(*EvidenceRow)(nil),    // 31: agentd.store.v1.EvidenceRow
+	(*EntryRow)(nil),       // 32: agentd.store.v1.EntryRow
+	(*ResultRow)(nil),      // 33: agentd.store.v1.ResultRow
+	(*MailRow)(nil),        // 34: agentd.store.v1.MailRow
+	(*MailboxRow)(nil),     // 35: agentd.store.v1.MailboxRow
+	(*RequestRow)(nil),     // 36: agentd.store.v1.RequestRow
+	(*RequestSeenRow)(nil), // 37: agentd.store.v1.RequestSeenRow
+	(*DueRow)(nil),         // 38: agentd.store.v1.DueRow
+	(*ProcessRow)(nil),     // 39: agentd.store.v1.ProcessRow
+	(*FeedRow)(nil),        // 40: agentd.store.v1.FeedRow
 }
 var file_agentd_store_v1_rows_proto_depIdxs = []int32{
 	6,  // 0: agentd.store.v1.TaskRow.stop:type_name -> agentd.store.v1.StopRow
-	14, // 1: agentd.store.v1.ReportRow.findings:type_name -> agentd.store.v1.FindingRow
-	15, // 2: agentd.store.v1.ReportRow.artifacts:type_name -> agentd.store.v1.ArtifactRow
-	11, // 3: agentd.store.v1.AssistantRow.calls:type_name -> agentd.store.v1.CallRow
-	12, // 4: agentd.store.v1.AssistantRow.usage:type_name -> agentd.store.v1.UsageRow
-	13, // 5: agentd.store.v1.ToolResultRow.files:type_name -> agentd.store.v1.FileMarkRow
-	16, // 6: agentd.store.v1.ToolResultRow.report:type_name -> agentd.store.v1.ReportRow
-	17, // 7: agentd.store.v1.EntryRow.input:type_name -> agentd.store.v1.InputRow
-	18, // 8: agentd.store.v1.EntryRow.assistant:type_name -> agentd.store.v1.AssistantRow
-	19, // 9: agentd.store.v1.EntryRow.call_started:type_name -> agentd.store.v1.CallStartedRow
-	20, // 10: agentd.store.v1.EntryRow.tool_result:type_name -> agentd.store.v1.ToolResultRow
-	21, // 11: agentd.store.v1.EntryRow.state:type_name -> agentd.store.v1.StateRow
-	22, // 12: agentd.store.v1.EntryRow.notice:type_name -> agentd.store.v1.NoticeRow
-	16, // 13: agentd.store.v1.ResultRow.report:type_name -> agentd.store.v1.ReportRow
-	21, // 14: agentd.store.v1.FeedRow.state:type_name -> agentd.store.v1.StateRow
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	9,  // 1: agentd.store.v1.SpecRow.agents:type_name -> agentd.store.v1.AgentNoteRow
+	8,  // 2: agentd.store.v1.SpecRow.acceptance:type_name -> agentd.store.v1.CheckRow
+	10, // 3: agentd.store.v1.SpecRow.shell:type_name -> agentd.store.v1.ShellRow
+	11, // 4: agentd.store.v1.SpecRow.group:type_name -> agentd.store.v1.GroupRow
+	7,  // 5: agentd.store.v1.ItemRow.task:type_name -> agentd.store.v1.TaskRow
+	12, // 6: agentd.store.v1.ItemRow.spec:type_name -> agentd.store.v1.SpecRow
+	20, // 7: agentd.store.v1.ReportRow.findings:type_name -> agentd.store.v1.FindingRow
+	21, // 8: agentd.store.v1.ReportRow.artifacts:type_name -> agentd.store.v1.ArtifactRow
+	17, // 9: agentd.store.v1.AssistantRow.calls:type_name -> agentd.store.v1.CallRow
+	18, // 10: agentd.store.v1.AssistantRow.usage:type_name -> agentd.store.v1.UsageRow
+	19, // 11: agentd.store.v1.ToolResultRow.files:type_name -> agentd.store.v1.FileMarkRow
+	22, // 12: agentd.store.v1.ToolResultRow.report:type_name -> agentd.store.v1.ReportRow
+	18, // 13: agentd.store.v1.CompactionRow.usage:type_name -> agentd.store.v1.UsageRow
+	23, // 14: agentd.store.v1.EntryRow.input:type_name -> agentd.store.v1.InputRow
+	24, // 15: agentd.store.v1.EntryRow.assistant:type_name -> agentd.store.v1.AssistantRow
+	25, // 16: agentd.store.v1.EntryRow.call_started:type_name -> agentd.store.v1.CallStartedRow
+	26, // 17: agentd.store.v1.EntryRow.tool_result:type_name -> agentd.store.v1.ToolResultRow
+	27, // 18: agentd.store.v1.EntryRow.state:type_name -> agentd.store.v1.StateRow
+	28, // 19: agentd.store.v1.EntryRow.notice:type_name -> agentd.store.v1.NoticeRow
+	29, // 20: agentd.store.v1.EntryRow.output:type_name -> agentd.store.v1.OutputRow
+	30, // 21: agentd.store.v1.EntryRow.compaction:type_name -> agentd.store.v1.CompactionRow
+	22, // 22: agentd.store.v1.ResultRow.report:type_name -> agentd.store.v1.ReportRow
+	31, // 23: agentd.store.v1.ResultRow.evidence:type_name -> agentd.store.v1.EvidenceRow
+	27, // 24: agentd.store.v1.FeedRow.state:type_name -> agentd.store.v1.StateRow
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_agentd_store_v1_rows_proto_init() }
@@ -2623,15 +3477,18 @@ func file_agentd_store_v1_rows_proto_init() {
 	if File_agentd_store_v1_rows_proto != nil {
 		return
 	}
-	file_agentd_store_v1_rows_proto_msgTypes[23].OneofWrappers = []any{
+	file_agentd_store_v1_rows_proto_msgTypes[32].OneofWrappers = []any{
 		(*EntryRow_Input)(nil),
 		(*EntryRow_Assistant)(nil),
 		(*EntryRow_CallStarted)(nil),
 		(*EntryRow_ToolResult)(nil),
 		(*EntryRow_State)(nil),
 		(*EntryRow_Notice)(nil),
+		(*EntryRow_Output)(nil),
+		(*EntryRow_Compaction)(nil),
 	}
-	file_agentd_store_v1_rows_proto_msgTypes[31].OneofWrappers = []any{
+	file_agentd_store_v1_rows_proto_msgTypes[33].OneofWrappers = []any{}
+	file_agentd_store_v1_rows_proto_msgTypes[40].OneofWrappers = []any{
 		(*FeedRow_State)(nil),
 		(*FeedRow_MessageId)(nil),
 	}
@@ -2641,7 +3498,7 @@ func file_agentd_store_v1_rows_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_store_v1_rows_proto_rawDesc), len(file_agentd_store_v1_rows_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

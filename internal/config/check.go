@@ -22,6 +22,9 @@ const (
 	MinModelIdleTimeout = time.Second // shorter than any model's pause between two chunks
 	MaxModelIdleTimeout = time.Hour
 	MaxMaxRunning       = 10_000 // a loop with its history takes some 100 KB
+	MaxMaxShells        = 1_000
+	MaxMaxItems         = 24    // a parallel group and all its agents are one commit of the store
+	MinContextWindow    = 1_024 // tokens; less holds no system prompt
 )
 
 const unixScheme = "unix://"
@@ -80,23 +83,30 @@ func checkWorkspaces(c *Config) error {
 	return nil
 }
 
-func checkModel(c *Config) error {
-	if len(c.Model) > task.MaxModelName || strings.ContainsFunc(c.Model, func(r rune) bool { return r <= ' ' }) {
-		return fmt.Errorf("%.40q is not a model's name: at most %d bytes without spaces", c.Model, task.MaxModelName)
+func checkModel(c *Config) error { return checkModelName(c.Model) }
+
+func checkModelName(name string) error {
+	if len(name) > task.MaxModelName || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' }) {
+		return fmt.Errorf("%.40q is not a model's name: at most %d bytes without spaces", name, task.MaxModelName)
 	}
 	return nil
 }
 
-func checkBaseURL(c *Config) error {
-	u, err := url.Parse(c.BaseURL)
+func checkBaseURL(c *Config) (err error) {
+	c.BaseURL, err = canonicalURL(c.BaseURL)
+	return err
+}
+
+// canonicalURL is the URL without a slash at its end. Its errors never show it: people put keys where none belongs.
+func canonicalURL(text string) (string, error) {
+	u, err := url.Parse(text)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return errors.New("it is not an http or https URL such as http://127.0.0.1:8080/v1")
+		return text, errors.New("it is not an http or https URL such as http://127.0.0.1:8080/v1")
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("it has a user, a query or a fragment; a key comes from the variable of api_key_env")
+		return text, errors.New("it has a user, a query or a fragment; a key comes from the variable of api_key_env")
 	}
-	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
-	return nil
+	return strings.TrimRight(text, "/"), nil
 }
 
 // variableName matches the name of an environment variable.
@@ -118,21 +128,33 @@ func checkModelIdleTimeout(c *Config) error {
 	return nil
 }
 
-func checkMaxRunning(c *Config) error {
-	if c.MaxRunning < 1 || c.MaxRunning > MaxMaxRunning {
-		return fmt.Errorf("%d is not between 1 and %d", c.MaxRunning, MaxMaxRunning)
+func checkMaxRunning(c *Config) error { return within(c.MaxRunning, MaxMaxRunning) }
+
+func checkMaxShells(c *Config) error { return within(c.MaxShells, MaxMaxShells) }
+
+func checkMaxDepth(c *Config) error { return within(c.MaxDepth, task.MaxDepth) }
+
+func checkMaxItems(c *Config) error { return within(c.MaxItems, MaxMaxItems) }
+
+// checkMaxAtOnce needs max_items, which stands before it in the table.
+func checkMaxAtOnce(c *Config) error { return within(c.MaxAtOnce, c.MaxItems) }
+
+func within(n, most int) error {
+	if n < 1 || n > most {
+		return fmt.Errorf("%d is not between 1 and %d", n, most)
 	}
 	return nil
 }
 
-// checkEnvPass keeps out what a command's environment never holds (P7). api_key_env stands before it in the table.
+// checkEnvPass keeps out what a command's environment never holds (P7). api_key_env stands before it in the table, and
+// the providers are taken before all.
 func checkEnvPass(c *Config) error {
 	for _, name := range c.EnvPass {
 		switch {
 		case !variableName(name):
 			return fmt.Errorf("%q is not the name of a variable", name)
-		case name == c.APIKeyEnv:
-			return fmt.Errorf("%s holds the model's key, which no command may see", name)
+		case name == c.APIKeyEnv || slices.ContainsFunc(c.Providers, func(p Provider) bool { return p.APIKeyEnv == name }):
+			return fmt.Errorf("%s holds a provider's key, which no command may see", name)
 		case slices.Contains([]string{"PATH", "LANG", "TZ", "HOME"}, name) || strings.HasPrefix(name, "AGENTD_"):
 			return fmt.Errorf("%s is set by the daemon itself", name)
 		}

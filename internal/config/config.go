@@ -29,8 +29,20 @@ type Config struct {
 	APIKey Secret
 	// ModelIdleTimeout is how long a model's stream may be silent before the call is given up; 1 s to 1 h.
 	ModelIdleTimeout time.Duration
+	// Providers are further providers of models.
+	Providers []Provider
+	// Models are the models that more is known of than their name.
+	Models []Model
 	// MaxRunning bounds the agents that run at once, 1 to 10,000; more wait in the queue.
 	MaxRunning int
+	// MaxShells bounds the shells that run at once, 1 to 1,000; more wait in the queue.
+	MaxShells int
+	// MaxDepth bounds the chain of parents above a task, 1 to 5, without groups.
+	MaxDepth int
+	// MaxItems bounds the agents of a group, 1 to 24.
+	MaxItems int
+	// MaxAtOnce is how many agents of a parallel group run at once when its spawn does not say, 1 to MaxItems.
+	MaxAtOnce int
 	// EnvPass names the variables of the daemon's environment that agents' commands get too.
 	EnvPass []string
 	// Path is PATH of agents' commands.
@@ -103,26 +115,12 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // Reveal gives the secret itself, for the one place that sends it.
 func (s Secret) Reveal() string { return string(s) }
 
-// ModelConfigured tells whether agents have a model to ask (N6): one is named, and there is a key or a base URL that
-// somebody chose.
+// ModelConfigured tells whether agents have a default model to ask (N6): one is named, and its provider has a key, or
+// needs none because somebody chose its URL.
 func (c Config) ModelConfigured() bool { return c.ModelMissing() == "" }
 
 // ModelHint tells what to do so that the running daemon has a model; empty when it has one.
-func (c Config) ModelHint() string {
-	if missing := c.ModelMissing(); missing != "" {
-		return missing + ", and restart agentd"
-	}
-	return ""
-}
+func (c Config) ModelHint() string { return c.HintFor(c.Model) }
 
 // ModelMissing tells what is missing to have a model; empty when nothing is.
-func (c Config) ModelMissing() string {
-	switch {
-	case c.Model == "":
-		return "no model is configured: name one with agentd --model NAME or the variable AGENTD_MODEL"
-	case c.APIKey == "" && c.sources["base_url"] == fromDefault:
-		return fmt.Sprintf("the model %s has no provider: set the variable %s to your key, or give the URL of a server"+
-			" that needs none with --base-url URL or the variable AGENTD_BASE_URL", c.Model, c.APIKeyEnv)
-	}
-	return ""
-}
+func (c Config) ModelMissing() string { return c.MissingFor(c.Model) }

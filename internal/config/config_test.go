@@ -58,10 +58,10 @@ func write(t *testing.T, text string) string {
 func TestDefaults(t *testing.T) {
 	c := mustLoad(t, env{"PATH": "bin:/usr/bin::/bin", "LANG": "C.UTF-8", "TZ": "UTC"})
 	got := fmt.Sprint(c.StateDir, c.Listen, c.REST, c.Workspaces, c.Model, c.BaseURL, c.APIKeyEnv, c.APIKey,
-		c.ModelIdleTimeout, c.MaxRunning, c.EnvPass, c.Path, c.Lang, c.TZ,
+		c.ModelIdleTimeout, c.MaxRunning, c.MaxShells, c.MaxDepth, c.MaxItems, c.MaxAtOnce, c.EnvPass, c.Path, c.Lang, c.TZ,
 		c.LogLevel, c.LogFormat == config.Text, c.AutoStarted)
 	want := fmt.Sprint("/state/agentd", []string{"unix:///runtime/agentd.sock"}, "", []string{}, "",
-		"https://api.openai.com/v1", "OPENAI_API_KEY", "", 5*time.Minute, 256, []string{}, "/usr/bin:/bin", "C.UTF-8",
+		"https://api.openai.com/v1", "OPENAI_API_KEY", "", 5*time.Minute, 256, 64, 5, 8, 4, []string{}, "/usr/bin:/bin", "C.UTF-8",
 		"UTC", slog.LevelInfo, true, false)
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -182,6 +182,10 @@ func TestWrongValuesNameFieldSourceAndWays(t *testing.T) {
 			`); set it with --max-running, AGENTD_MAX_RUNNING or max_running in agentd.yaml`},
 		{env{"AGENTD_MAX_RUNNING": "0"}, nil,
 			"max_running: 0 is not between 1 and 10000 (from variable AGENTD_MAX_RUNNING); set it"},
+		{nil, []string{"--max-shells=1001"}, "max_shells: 1001 is not between 1 and 1000"},
+		{nil, []string{"--max-depth=6"}, "max_depth: 6 is not between 1 and 5"},
+		{nil, []string{"--max-items=25"}, "max_items: 25 is not between 1 and 24"},
+		{nil, []string{"--max-items=3"}, "max_at_once: 4 is not between 1 and 3"},
 		{nil, []string{"--state-dir=state"},
 			`state_dir: "state" is not an absolute directory (from flag --state-dir); set it`},
 		{nil, []string{"--listen=tcp://0.0.0.0:1"}, `listen: "tcp://0.0.0.0:1" is not unix:///PATH`},
@@ -200,7 +204,7 @@ func TestWrongValuesNameFieldSourceAndWays(t *testing.T) {
 		{nil, []string{"--model-idle-timeout=1"}, `"1" is not a duration such as 90s or 5m`},
 		{nil, []string{"--model-idle-timeout=10ms"}, "10ms is not between 1s and 1h0m0s"},
 		{nil, []string{"--env-pass=A=1"}, `"A=1" is not the name of a variable`},
-		{nil, []string{"--env-pass=OPENAI_API_KEY"}, "holds the model's key"},
+		{nil, []string{"--env-pass=OPENAI_API_KEY"}, "holds a provider's key"},
 		{nil, []string{"--env-pass=PATH"}, "set by the daemon itself"},
 		{nil, []string{"--env-pass=AGENTD_TASK"}, "set by the daemon itself"},
 		{nil, []string{"--path=bin"}, `path: "bin" has no absolute directory`},

@@ -48,15 +48,48 @@ value comes from.
 		}
 	}
 	b.WriteString(strings.ReplaceAll(`
+## Providers and models
+
+The file alone may have two lists: 'providers' beside the default one, which is that of 'base_url' and 'api_key_env', and
+'models' that more is known of than their name. There is no flag and no variable for them. A model that is not listed is
+asked for at the default provider; its context window is unknown, and so is its price: a budget of cost is refused for it.
+
+~~~yaml
+model: gpt-5
+providers:
+  - name: local
+    base_url: http://127.0.0.1:8080/v1
+models:
+  - {name: gpt-5, context_window: 400000, input_price: 1.25, output_price: 10, cached_price: 0.125}
+  - {name: qwen3, provider: local, context_window: 32768, max_output: 4096, input_price: 0, output_price: 0}
+~~~
+`, "'", "`"))
+	writeKeys(&b, providersKey, providerKeys())
+	writeKeys(&b, modelsKey, modelKeys())
+	b.WriteString(strings.ReplaceAll(`
+## When there is a model
+
 A model is configured when 'model' is given and there is either a key (in the variable that 'api_key_env' names) or a
 'base_url' that somebody chose. Otherwise the daemon runs, says so in its status, and refuses to spawn agents. There is
-no guessed default.
+no guessed default. Without 'model', a spawn may still name one of 'models'.
 
 Of the environment the daemon reads besides: 'HOME' and 'XDG_*' for its places, 'HTTPS_PROXY', 'HTTP_PROXY' and 'NO_PROXY'
 for the way to the provider, and 'NOTIFY_SOCKET' of systemd. A daemon that agentctl starts has no proxy: start one that
 needs it by hand.
 `, "'", "`"))
 	return b.String()
+}
+
+// writeKeys writes the keys of a list as a table.
+func writeKeys[T any](b *strings.Builder, list string, keys []key[T]) {
+	fmt.Fprintf(b, "\n| key in `%s` | needed | meaning |\n| --- | --- | --- |\n", list)
+	for _, k := range keys {
+		needed := "no"
+		if k.needed {
+			needed = "yes"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.name, needed, k.usage)
+	}
 }
 
 // defaultText tells the field's default.

@@ -2,7 +2,10 @@ package config
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/agentd-dev/agentd/runtime/task"
 )
 
 // field is one row of the table. Its flag and variable are made from its key.
@@ -94,6 +97,23 @@ func agentFields() []field {
 		{
 			key: "max_running", arg: "N", at: func(c *Config) any { return &c.MaxRunning }, check: checkMaxRunning,
 			usage: "agents that run at once, 1 to 10000; more wait in the queue", def: "256",
+		},
+		{
+			key: "max_shells", arg: "N", at: func(c *Config) any { return &c.MaxShells }, check: checkMaxShells,
+			usage: "shells that run at once, 1 to 1000; more wait in the queue", def: "64",
+		},
+		{
+			key: "max_depth", arg: "N", at: func(c *Config) any { return &c.MaxDepth }, check: checkMaxDepth,
+			usage: "levels of tasks below a client's spawn, 1 to 5; groups are no level", def: strconv.Itoa(task.MaxDepth),
+		},
+		{
+			key: "max_items", arg: "N", at: func(c *Config) any { return &c.MaxItems }, check: checkMaxItems,
+			usage: "agents of a parallel or chain spawn, 1 to 24", def: strconv.Itoa(task.MaxItems),
+		},
+		{
+			key: "max_at_once", arg: "N", at: func(c *Config) any { return &c.MaxAtOnce }, check: checkMaxAtOnce,
+			usage: "agents of a parallel spawn that run at once when it does not say, 1 to max_items",
+			def:   strconv.Itoa(task.DefaultAtOnce),
 		},
 		{
 			key: "env_pass", arg: "VARIABLE", at: func(c *Config) any { return &c.EnvPass }, check: checkEnvPass,

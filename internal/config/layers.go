@@ -86,8 +86,8 @@ func (f field) split(text string) any {
 	return text
 }
 
-// fileLayer gives what the file sets. A file that the user names must exist.
-func fileLayer(set *pflag.FlagSet, getenv func(string) string) (layer, error) {
+// fileLayer gives what the file sets, and its lists. A file that the user names must exist.
+func fileLayer(set *pflag.FlagSet, getenv func(string) string) (layer, *lists, error) {
 	path := getenv(configVariable)
 	if flag := set.Lookup(configFlag); flag != nil && flag.Changed {
 		path = flag.Value.String()
@@ -96,17 +96,22 @@ func fileLayer(set *pflag.FlagSet, getenv func(string) string) (layer, error) {
 	if !named {
 		path = defaultFile(getenv)
 	}
-	values := koanf.New(delimiter)
+	values, text := koanf.New(delimiter), []byte(nil)
 	if path != "" {
-		err := values.Load(file.Provider(path), yaml.Parser())
+		var err error
+		source := file.Provider(path)
+		if text, err = source.ReadBytes(); err == nil {
+			err = values.Load(source, yaml.Parser())
+		}
 		if err != nil && (named || !errors.Is(err, fs.ErrNotExist)) {
-			return nil, errdefs.BadField(configFlag, "can't read %s: %v", path, err)
+			return nil, nil, errdefs.BadField(configFlag, "can't read %s: %v", path, err)
 		}
 	}
 	if err := knownKeys(values, path); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return func(f field) (any, string, error) { return values.Get(f.key), "file " + path, nil }, nil
+	listed, err := readLists(path, text)
+	return func(f field) (any, string, error) { return values.Get(f.key), "file " + path, nil }, listed, err
 }
 
 // defaultFile is where the file lies when the user names none; empty when there is no such place.
@@ -129,6 +134,7 @@ func knownKeys(values *koanf.Koanf, path string) error {
 			known = append(known, f.key)
 		}
 	}
+	known = append(known, listKeys()...)
 	var wrong []error
 	for _, key := range slices.Sorted(maps.Keys(values.Raw())) {
 		if !slices.Contains(known, key) {

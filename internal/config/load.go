@@ -62,7 +62,7 @@ func (a argument) Type() string { return a.name }
 // Load makes the configuration from set, whose flags Flags added and somebody parsed, the environment and the file.
 // Its errors, of kind InvalidArgument, name each wrong field and what to do, all at once.
 func Load(set *pflag.FlagSet, around Surroundings) (Config, error) {
-	inFile, err := fileLayer(set, around.Getenv)
+	inFile, listed, err := fileLayer(set, around.Getenv)
 	if err != nil {
 		return Config{}, err
 	}
@@ -70,7 +70,7 @@ func Load(set *pflag.FlagSet, around Surroundings) (Config, error) {
 		flagLayer(set), variableLayer(around.Getenv), inFile, outerLayer(around.Getenv), defaultLayer(around),
 	}
 	c := Config{sources: map[string]string{}}
-	var wrong []error
+	wrong := []error{c.takeLists(listed, around.Getenv)}
 	for _, f := range fields() {
 		wrong = append(wrong, c.take(f, layers))
 	}
@@ -123,8 +123,10 @@ func (f field) ways() string {
 // describe is what a value of the target's type looks like.
 func describe(target any) string {
 	switch target.(type) {
-	case *int:
+	case *int, *int64:
 		return "a whole number"
+	case **Price:
+		return "a price in US dollars, such as 0.25"
 	case *bool:
 		return "true or false"
 	case *time.Duration:

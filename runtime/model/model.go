@@ -17,9 +17,10 @@ type Model interface {
 
 // Request is one model call.
 type Request struct {
-	Model    string // name at the provider
-	Messages []Message
-	Tools    []Tool // empty: the model may not call tools
+	Model     string // name at the provider
+	Messages  []Message
+	Tools     []Tool // empty: the model may not call tools
+	MaxOutput int64  // tokens of the answer at most; 0: the provider's own bound
 }
 
 // Role is who speaks.
@@ -116,7 +117,7 @@ const (
 	ContextOverflow                       // the history does not fit (also 413)
 	Auth                                  // 401, 402, 403, no quota left: the account or its key is at fault
 	InvalidRequest                        // 400, 404, 422, an answer without end: the same request fails again
-	NotConfigured                         // no model is configured
+	NotConfigured                         // the configuration lacks something to ask it
 )
 
 // Retryable tells whether another attempt may succeed.

@@ -269,13 +269,6 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-func TestUnconfigured(t *testing.T) {
-	_, err := model.Unconfigured("set --model or AGENTD_MODEL").Call(t.Context(), hello(), nowhere)
-	if classOf(t, err) != model.NotConfigured || !strings.Contains(err.Error(), "--model") {
-		t.Errorf("got %v", err)
-	}
-}
-
 // hundred serves an answer of 100 chunks.
 func hundred() http.Handler {
 	var data []string

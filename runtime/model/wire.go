@@ -13,6 +13,7 @@ type wireRequest struct {
 	Model         string        `json:"model"`
 	Messages      []wireMessage `json:"messages"`
 	Tools         []wireTool    `json:"tools,omitempty"`
+	MaxOutput     int64         `json:"max_completion_tokens,omitempty"`
 	Stream        bool          `json:"stream"`
 	StreamOptions streamOptions `json:"stream_options"`
 }
@@ -52,7 +53,10 @@ type wireFunction struct {
 
 // encode writes the request's body.
 func encode(req Request) ([]byte, error) {
-	w := wireRequest{Model: req.Model, Messages: history(req.Messages), Stream: true, StreamOptions: streamOptions{true}}
+	w := wireRequest{
+		Model: req.Model, Messages: history(req.Messages), MaxOutput: req.MaxOutput, Stream: true,
+		StreamOptions: streamOptions{true},
+	}
 	for _, t := range req.Tools {
 		if !isObject(string(t.Parameters)) {
 			return nil, &Error{Class: InvalidRequest, Message: fmt.Sprintf("the schema of tool %q is not a JSON object", t.Name)}

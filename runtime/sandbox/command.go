@@ -13,6 +13,7 @@ type Command struct {
 	CallID  string
 	Line    string        // for `sh -c`
 	Dir     string        // absolute working directory
+	Env     []string      // NAME=VALUE, beside what every command gets
 	Timeout time.Duration // then the process tree is killed
 }
 
@@ -21,8 +22,8 @@ type Exit struct {
 	Code     int    // exit code; -1 when a signal ended it
 	Signal   string // name of the signal that ended it; empty: none
 	TimedOut bool
-	Output   []byte // stdout and stderr interleaved: the head up to the quota, then the tail
-	Dropped  int64  // bytes between head and tail that were drained and counted only
+	Output   []byte // of Run: stdout and stderr interleaved, the head up to the quota, then the tail
+	Dropped  int64  // of Run: bytes between head and tail that were drained and counted only
 }
 
 // Process identifies a started process, as the journal keeps it.

@@ -13,6 +13,8 @@ const (
 	unreleased = 125
 	// notExecuted is the exit code of a helper that could not become the shell, as shells have it.
 	notExecuted = 126
+	// shellPath is what runs command lines.
+	shellPath = "/bin/sh"
 )
 
 // Latch is the body of the hidden sub-command that every command starts as: `-- LINE`. It waits for a byte on
@@ -38,7 +40,7 @@ func Latch(args []string) int {
 		fmt.Fprintln(os.Stderr, "latch:", err)
 		return notExecuted
 	}
-	err := syscall.Exec("/bin/sh", []string{"sh", "-c", "--", args[0]}, os.Environ())
-	fmt.Fprintln(os.Stderr, "latch: /bin/sh:", err)
+	err := syscall.Exec(shellPath, []string{"sh", "-c", "--", args[0]}, os.Environ())
+	fmt.Fprintln(os.Stderr, "latch: "+shellPath+":", err)
 	return notExecuted
 }

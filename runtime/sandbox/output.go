@@ -38,14 +38,14 @@ func (o *output) result() (kept []byte, dropped int64) {
 	if int64(len(head)+len(tail)) == o.total {
 		return append(head, tail...), 0
 	}
-	head, tail = wholeEnd(head), wholeStart(tail)
+	head, tail = WholeEnd(head), WholeStart(tail)
 	dropped = o.total - int64(len(head)+len(tail))
 	head = fmt.Appendf(head, "\n[%d bytes dropped]\n", dropped)
 	return append(head, tail...), dropped
 }
 
-// wholeEnd is b without a rune that its end cuts.
-func wholeEnd(b []byte) []byte {
+// WholeEnd is b without a rune that its end cuts.
+func WholeEnd(b []byte) []byte {
 	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
 		if last := b[len(b)-i:]; utf8.RuneStart(last[0]) {
 			if !utf8.FullRune(last) {
@@ -57,8 +57,8 @@ func wholeEnd(b []byte) []byte {
 	return b
 }
 
-// wholeStart is b without a rune that its start cuts.
-func wholeStart(b []byte) []byte {
+// WholeStart is b without a rune that its start cuts.
+func WholeStart(b []byte) []byte {
 	for i := 0; i < utf8.UTFMax && i < len(b); i++ {
 		if utf8.RuneStart(b[i]) {
 			return b[i:]

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,37 +20,38 @@ import (
 // still writes, makes use of it.
 const drainPatience = time.Second
 
-// running is one command from its start behind the latch to its end.
-type running struct {
+// Running is one command from its start behind the latch to its end.
+type Running struct {
 	box     *Sandbox
 	cmd     *exec.Cmd
 	process Process // the main process
 	tree    *tree
-	latch   *os.File // a byte lets the command go, closing it does not
-	pipe    *os.File // our end of stdout and stderr
-	out     output
-	left    error         // of the kill: what resisted it
-	exited  chan struct{} // closed when the main process is a zombie
-	reap    chan struct{} // closed when it may be reaped
-	reaped  chan struct{} // closed when it is
-	drained chan struct{} // closed when out is complete
+	latch   *os.File       // a byte lets the command go, closing it does not
+	pipes   []*os.File     // our ends of stdout and stderr
+	drains  sync.WaitGroup // done when nothing more comes from the pipes
+	left    error          // of the kill: what resisted it
+	exited  chan struct{}  // closed when the main process is a zombie
+	reap    chan struct{}  // closed when it may be reaped
+	reaped  chan struct{}  // closed when it is
 }
 
-// start starts the helper of a command, which waits at the latch.
-func (s *Sandbox) start(o Owner, c Command) (*running, error) {
+// Launch starts a command that waits at the latch until it is released. What it writes goes to the writers as it comes:
+// while they do not take it, the command can write no more than its pipe holds. A writer that fails gets nothing more.
+// Only End gives back what a command holds.
+func (s *Sandbox) Launch(o Owner, c Command, stdout, stderr io.Writer) (*Running, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	env, err := s.environ(o)
+	if err := unix.Access(shellPath, unix.X_OK); err != nil {
+		return nil, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.Fault, shellPath, "%s can't be run", shellPath)
+	}
+	env, err := s.environ(o, c.Env)
 	if err != nil {
 		return nil, err
 	}
-	r := &running{
-		box: s, out: output{quota: s.cfg.Quota},
-		exited: make(chan struct{}), reap: make(chan struct{}), reaped: make(chan struct{}), drained: make(chan struct{}),
-	}
-	if err := r.launch(o, env, c); err != nil {
-		if _, statErr := os.Stat(c.Dir); statErr != nil {
+	r := &Running{box: s, exited: make(chan struct{}), reap: make(chan struct{}), reaped: make(chan struct{})}
+	if err := r.launch(o, env, c, stdout, stderr); err != nil {
+		if stat, statErr := os.Stat(c.Dir); statErr != nil || !stat.IsDir() {
 			return nil, errdefs.Wrap(err, errdefs.FailedPrecondition, errdefs.NoWorkspace, c.Dir,
 				"%s is no directory to work in", c.Dir)
 		}
@@ -57,38 +59,74 @@ func (s *Sandbox) start(o Owner, c Command) (*running, error) {
 	}
 	s.enroll(r.process, o)
 	go r.wait()
-	go r.drain()
 	return r, nil
 }
 
-// launch makes the pipes and starts the helper.
-func (r *running) launch(o Owner, env []string, c Command) error {
+// launch makes the pipes, one for a writer that takes both streams, and starts the helper.
+func (r *Running) launch(o Owner, env []string, c Command, stdout, stderr io.Writer) (err error) {
 	latch, release, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer latch.Close()
-	pipe, output, err := os.Pipe()
+	r.latch = release
+	defer func() {
+		if err != nil {
+			r.closeAll()
+		}
+	}()
+	out, err := r.pipe()
 	if err != nil {
-		_ = release.Close()
 		return err
 	}
-	defer output.Close()
+	defer out.Close()
+	errs := out
+	if stdout != stderr {
+		if errs, err = r.pipe(); err != nil {
+			return err
+		}
+		defer errs.Close()
+	}
+	if err := r.spawn(o, env, c, latch, out, errs); err != nil {
+		return err
+	}
+	for i, to := range []io.Writer{stdout, stderr}[:len(r.pipes)] {
+		r.drains.Go(func() { _, _ = io.Copy(to, r.pipes[i]) }) // ends with an error when its patience does
+	}
+	return nil
+}
+
+// pipe makes a pipe whose reading end is ours, and gives the other one.
+func (r *Running) pipe() (*os.File, error) {
+	ours, theirs, err := os.Pipe()
+	if err == nil {
+		r.pipes = append(r.pipes, ours)
+	}
+	return theirs, err
+}
+
+func (r *Running) closeAll() {
+	_ = r.latch.Close()
+	for _, p := range r.pipes {
+		_ = p.Close()
+	}
+}
+
+// spawn starts the helper and takes notice of the tree that it is the root of.
+func (r *Running) spawn(o Owner, env []string, c Command, latch, stdout, stderr *os.File) error {
 	cmd, cgroup, err := r.box.spawn(o, func() *exec.Cmd {
 		argv := append(append([]string(nil), r.box.cfg.Helper...), "--", c.Line)
 		return &exec.Cmd{
-			Path: argv[0], Args: argv, Dir: c.Dir, Env: env, Stdout: output, Stderr: output,
+			Path: argv[0], Args: argv, Dir: c.Dir, Env: env, Stdout: stdout, Stderr: stderr,
 			ExtraFiles:  []*os.File{latch}, // becomes latchFD
 			SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		}
 	})
 	if err != nil {
-		_ = release.Close()
-		_ = pipe.Close()
 		return err
 	}
 	main, _ := readProc(cmd.Process.Pid) // not reaped, so it is there
-	r.cmd, r.latch, r.pipe = cmd, release, pipe
+	r.cmd = cmd
 	r.process = Process{PID: main.pid, StartTime: main.start, BootID: r.box.bootID}
 	own := r.box.mark(o)
 	r.tree = r.box.treeOf(func(m mark) bool { return m == own })
@@ -130,8 +168,43 @@ func startsNone(err error) bool {
 	}, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }
 
+// Process is the main process: the helper, which becomes the command.
+func (r *Running) Process() Process { return r.process }
+
+// OnKill has tell told of processes right before End kills them. It must not block.
+func (r *Running) OnKill(tell func(killed []Process)) { r.tree.strikes = tell }
+
+// Release lets the command go.
+func (r *Running) Release() {
+	_, _ = r.latch.Write([]byte{1}) // fails only when the helper is dead, which its exit tells
+}
+
+// Exited is closed when the main process has ended. What it left behind may still run.
+func (r *Running) Exited() <-chan struct{} { return r.exited }
+
+// Terminate asks the command with its process group to end (SIGTERM).
+func (r *Running) Terminate() {
+	_ = syscall.Kill(-r.process.PID, syscall.SIGTERM) // not reaped before End, so nobody else has the id
+}
+
+// Settle waits until none of its process group lives any more, or ctx ends.
+func (r *Running) Settle(ctx context.Context) {
+	inGroup := func(p proc) bool { return p.group == r.process.PID }
+	for {
+		members, err := r.tree.members()
+		if err != nil || !slices.ContainsFunc(members, inGroup) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(maxPause):
+		}
+	}
+}
+
 // wait watches the main process, and reaps it when its tree has been dealt with.
-func (r *running) wait() {
+func (r *Running) wait() {
 	_ = awaitExit(r.process.PID) // an error would say that it is no child of ours
 	close(r.exited)
 	<-r.reap
@@ -139,15 +212,10 @@ func (r *running) wait() {
 	close(r.reaped)
 }
 
-// drain reads the output to its end.
-func (r *running) drain() {
-	_, _ = io.Copy(&r.out, r.pipe) // ends with an error when its patience does
-	close(r.drained)
-}
-
-// end kills the tree, whatever the cause, and gathers what the command left. It fails when the main process cannot be
-// killed; what else resists is logged.
-func (r *running) end(ctx context.Context) (Exit, error) {
+// End kills the tree, whatever the cause, and tells how the command ended; then all that it wrote has been handed over.
+// Call it once. It fails when the main process cannot be killed; what else resists is logged, see Resisted. A writer that
+// does not return holds it up.
+func (r *Running) End(ctx context.Context) (Exit, error) {
 	select {
 	case <-r.exited:
 		r.tree.exited = r.process.PID
@@ -158,24 +226,25 @@ func (r *running) end(ctx context.Context) (Exit, error) {
 	}
 	r.box.dismiss(r.process)
 	close(r.reap)
-	_ = r.latch.Close()
-	_ = r.pipe.SetReadDeadline(time.Now().Add(drainPatience))
-	<-r.drained
-	_ = r.pipe.Close()
-
-	var exit Exit
-	exit.Output, exit.Dropped = r.out.result()
+	for _, p := range r.pipes {
+		_ = p.SetReadDeadline(time.Now().Add(drainPatience))
+	}
+	r.drains.Wait()
+	r.closeAll()
 	if r.left != nil {
 		select {
 		case <-r.exited:
 		default:
-			return exit, r.left
+			return Exit{}, r.left
 		}
 	}
 	<-r.reaped
-	exit.Code = r.cmd.ProcessState.ExitCode()
+	exit := Exit{Code: r.cmd.ProcessState.ExitCode()}
 	if status, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		exit.Signal = unix.SignalName(status.Signal())
 	}
 	return exit, nil
 }
+
+// Resisted tells, after End, whether something of the tree could not be killed.
+func (r *Running) Resisted() bool { return r.left != nil }

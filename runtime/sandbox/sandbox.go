@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -174,13 +175,13 @@ func baseEnv(cfg Config) []string {
 	return env
 }
 
-// environ is the whole environment of an owner's commands. It makes the team's home.
-func (s *Sandbox) environ(o Owner) ([]string, error) {
+// environ is the whole environment of an owner's command. It makes the team's home.
+func (s *Sandbox) environ(o Owner, own []string) ([]string, error) {
 	home := filepath.Join(s.cfg.Homes, o.TeamID)
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return nil, errdefs.Wrap(err, errdefs.Unavailable, errdefs.Fault, home, "cannot make the team's home directory")
 	}
-	env := append([]string{"HOME=" + home}, s.env...)
+	env := slices.Concat([]string{"HOME=" + home}, s.env, own)
 	// The last one of a name counts.
 	return append(env, TaskVariable+"="+s.mark(o).String()), nil
 }

@@ -55,22 +55,24 @@ func (s Shell) Run(ctx context.Context, c Command) (Exit, error) {
 		return Exit{}, errdefs.New(errdefs.FailedPrecondition, errdefs.NoWorkspace, c.Dir,
 			"the workspace %s was moved, removed or replaced while the task ran; no command runs there", c.Dir)
 	}
-	r, err := s.box.start(s.owner, c)
+	out := &output{quota: s.box.cfg.Quota}
+	r, err := s.box.Launch(s.owner, c, out, out)
 	if err != nil {
 		return Exit{}, err
 	}
-	r.tree.strikes = s.on.Killed
+	r.OnKill(s.on.Killed)
 	after := context.WithoutCancel(ctx)
 	if err := s.on.Started(ctx, c.CallID, r.process); err != nil {
-		_, stuck := r.end(after)
+		_, stuck := r.End(after)
 		return Exit{}, errors.Join(err, stuck)
 	}
 	why := r.run(ctx, c.Timeout)
-	exit, err := r.end(after)
+	exit, err := r.End(after)
+	exit.Output, exit.Dropped = out.result()
 	if err != nil {
 		return exit, err
 	}
-	if r.left == nil { // else the record stays, for the sweep at the next start
+	if !r.Resisted() { // else the record stays, for the sweep at the next start
 		if err := s.on.Ended(after, c.CallID); err != nil {
 			return exit, err
 		}
@@ -98,11 +100,11 @@ const (
 )
 
 // run opens the latch and waits.
-func (r *running) run(ctx context.Context, timeout time.Duration) cause {
+func (r *Running) run(ctx context.Context, timeout time.Duration) cause {
 	if ctx.Err() != nil {
 		return canceled
 	}
-	_, _ = r.latch.Write([]byte{1}) // fails only when the helper is dead, which its exit tells
+	r.Release()
 	var limit <-chan time.Time
 	if timeout > 0 {
 		timer := time.NewTimer(timeout)

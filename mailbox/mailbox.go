@@ -23,7 +23,7 @@ const (
 	MaxUnreadBytes = 4 << 20
 )
 
-// Unread is what a mailbox holds that was not taken.
+// Unread is what a mailbox holds that was not taken, without notices.
 type Unread struct {
 	Messages int64
 	Bytes    int64 // of their texts
@@ -56,12 +56,12 @@ type Message struct {
 	About task.ID
 }
 
-// Size is what the message counts as, in bytes, in the bounds of a mailbox.
-func (m Message) Size() int {
+// Counts is what the message counts as in the bounds of a mailbox.
+func (m Message) Counts() Unread {
 	if m.About != "" {
-		return 0
+		return Unread{}
 	}
-	return len(m.Text)
+	return Unread{Messages: 1, Bytes: int64(len(m.Text))}
 }
 
 // takeSize is what it counts as when it is taken.
@@ -88,40 +88,58 @@ func (b Box) Has(pos uint64) bool {
 // stops at the first message that would go beyond the bounds, so the order of a sender is kept.
 func Take(b Box, mail []Message) ([]Message, Box) {
 	var taken []Message
-	bytes := 0
-	next := Box{Low: b.Low}
+	bytes, low := 0, b.Low
 	for _, m := range mail {
 		if b.Has(m.Pos) {
-			next.Low = m.Pos
+			low = m.Pos
 			continue
 		}
 		if len(taken) == MaxTake || (len(taken) > 0 && bytes+m.takeSize() > MaxTakeBytes) {
 			break
 		}
 		taken, bytes = append(taken, m), bytes+m.takeSize()
-		next.Low = m.Pos
+		low = m.Pos
 	}
-	for _, pos := range b.Taken {
-		if pos > next.Low {
-			next.Taken = append(next.Taken, pos)
-		}
-	}
-	return taken, next
+	return taken, b.above(low)
 }
 
 // Settle takes the notices about tasks whose end the recipient learned in another way (R6), and gives the box after it.
-// The mail after b.Low is given in order, as far as it is known.
+// The mail after b.Low is given in order.
 func Settle(b Box, mail []Message, about []task.ID) ([]Message, Box) {
-	next := Box{Low: b.Low, Taken: slices.Clone(b.Taken)}
+	all := Box{Low: b.Low, Taken: slices.Clone(b.Taken)}
 	var settled []Message
 	for _, m := range mail {
 		if m.About != "" && slices.Contains(about, m.About) && !b.Has(m.Pos) {
 			settled = append(settled, m)
-			next.Taken = append(next.Taken, m.Pos)
+			all.Taken = append(all.Taken, m.Pos)
 		}
 	}
-	slices.Sort(next.Taken)
-	return settled, next
+	slices.Sort(all.Taken)
+	return settled, all.compact(mail)
+}
+
+// compact is the box with its low mark as high as can be, so that it does not grow with what it has taken. The mail after
+// b.Low is given in order.
+func (b Box) compact(mail []Message) Box {
+	low := b.Low
+	for _, m := range mail {
+		if !b.Has(m.Pos) {
+			break
+		}
+		low = m.Pos
+	}
+	return b.above(low)
+}
+
+// above is the box with a higher low mark: it forgets what the mark has passed.
+func (b Box) above(low uint64) Box {
+	next := Box{Low: low}
+	for _, pos := range b.Taken {
+		if pos > low {
+			next.Taken = append(next.Taken, pos)
+		}
+	}
+	return next
 }
 
 // State is how far a message has come.

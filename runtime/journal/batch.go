@@ -19,6 +19,7 @@ type Batch struct {
 	now    time.Time
 	ops    []store.Op
 	guards []store.Guard
+	feed   []*storev1.FeedRow // stamped by Commit
 	err    error
 }
 
@@ -106,8 +107,8 @@ func (b *Batch) stateChange(id task.ID, from, to task.State, reason task.Reason)
 	if from != 0 {
 		b.Append(id, &task.StateChange{From: from, To: to, Reason: reason})
 	}
-	b.op(store.Append, "feed", &storev1.FeedRow{
-		Time: b.now.UnixNano(), TaskId: string(id),
+	b.feed = append(b.feed, &storev1.FeedRow{
+		TaskId: string(id),
 		Event: &storev1.FeedRow_State{State: &storev1.StateRow{
 			From: uint32(from), To: uint32(to), Reason: uint32(reason),
 		}},
@@ -178,8 +179,8 @@ func (b *Batch) DeleteProcess(id task.ID, callID string) {
 func (b *Batch) Send(to task.ID, live store.Pos, m mailbox.Message) {
 	b.GuardLive(to, live)
 	b.accept(to, m)
-	b.op(store.Append, "feed", &storev1.FeedRow{
-		Time: b.now.UnixNano(), TaskId: string(to), Event: &storev1.FeedRow_MessageId{MessageId: m.ID},
+	b.feed = append(b.feed, &storev1.FeedRow{
+		TaskId: string(to), Event: &storev1.FeedRow_MessageId{MessageId: m.ID},
 	})
 }
 
@@ -188,7 +189,8 @@ func (b *Batch) accept(to task.ID, m mailbox.Message) {
 	b.op(store.Append, mailLog(to), &storev1.MailRow{
 		Id: m.ID, From: m.From, Text: m.Text, Sent: m.Sent.UnixNano(), About: string(m.About),
 	})
-	b.raw(store.Add, inboxKey(to), store.EncodeVector([]int64{1, int64(m.Size())}))
+	counts := m.Counts()
+	b.raw(store.Add, inboxKey(to), store.EncodeVector([]int64{counts.Messages, counts.Bytes}))
 }
 
 // Take moves mail from the mailbox into the transcript, as the inputs that it became (D2).
@@ -203,7 +205,8 @@ func (b *Batch) Settle(id task.ID, box Row[mailbox.Box], mail []mailbox.Message,
 	b.op(store.Put, mailboxKey(id), &storev1.MailboxRow{Low: next.Low, Taken: next.Taken})
 	taken := []int64{0, 0}
 	for _, m := range mail {
-		taken[0], taken[1] = taken[0]-1, taken[1]-int64(m.Size())
+		counts := m.Counts()
+		taken[0], taken[1] = taken[0]-counts.Messages, taken[1]-counts.Bytes
 	}
 	b.raw(store.Add, inboxKey(id), store.EncodeVector(taken))
 }

@@ -88,6 +88,7 @@ func bodies() []task.Body {
 	return []task.Body{
 		new(filled[task.Input]()), new(filled[task.Assistant]()), new(filled[task.CallStarted]()),
 		new(filled[task.ToolResult]()), new(filled[task.StateChange]()), new(filled[task.Notice]()),
+		new(filled[task.Output]()), new(filled[task.Compaction]()),
 	}
 }
 

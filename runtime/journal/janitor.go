@@ -28,15 +28,11 @@ func (j *Journal) Prune(ctx context.Context, team string) error {
 
 func (j *Journal) pruneFeed(ctx context.Context, team string, before time.Time) error {
 	var last store.Pos
-	for e, err := range j.st.Read(ctx, part(team), "feed", 0) {
+	for e, err := range j.Feed(ctx, team, 0) {
 		if err != nil {
 			return err
 		}
-		row := &storev1.FeedRow{}
-		if err := decode("feed", e.Value, row); err != nil {
-			return err
-		}
-		if !timeOf(row.GetTime()).Before(before) {
+		if e.Tick >= tickOf(before) {
 			break
 		}
 		last = e.Pos
@@ -44,7 +40,7 @@ func (j *Journal) pruneFeed(ctx context.Context, team string, before time.Time) 
 	if last == 0 {
 		return nil
 	}
-	return j.st.Trim(ctx, part(team), "feed", last)
+	return j.st.Trim(ctx, part(team), feedLog, last)
 }
 
 // pruneRequests drops request ids that are older than before and not among the newest atLeast.

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -121,12 +122,14 @@ func TestPruneSparesReused(t *testing.T) {
 // TestPruneFeed keeps 7 days. proves O3 as far as keeping goes
 func TestPruneFeed(t *testing.T) {
 	ctx := context.Background()
-	j := newJournal(t, newStore(t))
+	start := time.Now()
+	clock := start.Add(-8 * 24 * time.Hour)
+	j, err := Open(ctx, newStore(t), func() time.Time { return clock }, slog.New(slog.DiscardHandler))
+	must(t, err)
 	team := newTeam(t, j, "main").ID
-	now := j.now()
 	for _, age := range []time.Duration{8 * 24 * time.Hour, keepFeed + time.Minute, keepFeed - time.Minute, 0} {
+		clock = start.Add(-age)
 		b := j.Batch(team)
-		b.now = now.Add(-age)
 		b.stateChange(task.ID(fmt.Sprint("sub-", int(age.Minutes()))), 0, task.Queued, 0)
 		commit(t, j, b)
 	}

@@ -31,7 +31,7 @@
 //	  request/HASH      record  RequestRow     first outcomes of request ids
 //	  requests          log     RequestSeenRow request ids in the order of their arrival
 //	  due/ID/KIND       record  DueRow         deadlines
-//	  feed              log     FeedRow        what watchers will read
+//	  feed              log     FeedRow        what happened, for those who watch
 //
 // A test compares this drawing with a real file.
 package journal
@@ -39,6 +39,7 @@ package journal
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -61,6 +62,7 @@ type Journal struct {
 	daemonGuard []store.Guard      // of its next write
 	clean       bool               // the daemon before stopped in order
 	stall       *stall
+	feeds       *feeds
 	idsTurn     chan struct{} // holds a token while somebody changes the record `ids`
 
 	mu       sync.Mutex
@@ -89,7 +91,7 @@ func open(
 ) (*Journal, error) {
 	stall := newStall()
 	j := &Journal{
-		st: stallable{st, stall}, now: now, log: log, stall: stall, idsTurn: make(chan struct{}, 1),
+		st: stallable{st, stall}, now: now, log: log, stall: stall, feeds: newFeeds(), idsTurn: make(chan struct{}, 1),
 		fences: map[string]store.Guard{}, ids: map[string]idRange{}, owners: map[uint64]string{},
 		watchers: map[string]chan struct{}{},
 	}
@@ -112,7 +114,10 @@ func open(
 	if err := j.migrate(ctx, table); err != nil {
 		return nil, err
 	}
-	return j, j.mend(ctx)
+	if err := j.mend(ctx); err != nil {
+		return nil, err
+	}
+	return j, j.loadFeeds(ctx)
 }
 
 // Commit writes the batch as a whole; nil means that it is on disk. Once it is handed over it is not taken back: end
@@ -129,7 +134,13 @@ func (j *Journal) Commit(ctx context.Context, b *Batch) error {
 	if err != nil {
 		return err
 	}
-	_, err = j.st.Commit(ctx, store.Batch{Part: part(b.team), Fence: fence, Guards: b.guards, Ops: b.ops})
+	feed, flight, err := j.stamp(b)
+	if err != nil {
+		return err
+	}
+	ops := slices.Concat(b.ops, feed)
+	_, err = j.st.Commit(ctx, store.Batch{Part: part(b.team), Fence: fence, Guards: b.guards, Ops: ops})
+	j.arrived(flight, err)
 	if err != nil {
 		return err
 	}
@@ -196,6 +207,7 @@ func (j *Journal) wake(b *Batch) {
 
 // wakeAll lets all followers look again: what an unknown commit landed, nobody told them.
 func (j *Journal) wakeAll() {
+	j.feeds.settle()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, ch := range j.watchers {

@@ -233,7 +233,10 @@ func transcript(t *testing.T, j *Journal, team string, id task.ID) []string {
 			t.Errorf("position %d follows %d", e.Seq, last)
 		}
 		last = e.Seq
-		all = append(all, fmt.Sprintf("%T%+v", e.Body, e.Body))
+		all = append(all, described(e.Body))
 	}
 	return all
 }
+
+// described is a body with its fields.
+func described(body task.Body) string { return fmt.Sprintf("%T%+v", body, body) }

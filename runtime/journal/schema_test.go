@@ -174,6 +174,10 @@ func writeEverything(t *testing.T, j *Journal) {
 		b.PutDue(Due{At: time.Now(), TaskID: child, Kind: kind})
 	}
 	b.PutLive(child, Live{Start: 1})
+	b.PutItem(parent, 0, task.Draft{Task: row.Value, Opening: "then"})
+	b.CreateTask(task.Draft{
+		Task: task.Task{ID: "sub-999", Team: team, State: task.Queued}, Spec: task.Spec{Instructions: "care"},
+	}, "user")
 	b.Send(child, live.Rev, mailbox.Message{ID: "m-1", From: "user", Text: "hi", Sent: time.Now()})
 	commit(t, j, b)
 

@@ -81,7 +81,7 @@ func TestStall(t *testing.T) {
 		}
 		must(t, j.Stalled())
 		must(t, note(j, team, "after"))
-		want := []string{"*task.Notice&{Text:before WrapUp:}", "*task.Notice&{Text:after WrapUp:}"}
+		want := []string{described(&task.Notice{Text: "before"}), described(&task.Notice{Text: "after"})}
 		if got := transcript(t, j, team, "sub-1"); !slices.Equal(got, want) {
 			t.Errorf("entries %v", got)
 		}

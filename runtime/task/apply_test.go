@@ -166,7 +166,7 @@ wins and is final.
 | --- | --- |
 | spawn | the task is on disk, and acknowledged |
 | start | its loop really exists, in its first slot |
-| wait | the provider's rate limit holds it; it gives its slot back |
+| wait | the provider's rate limit holds it, or it waits for a child; it gives its slot back |
 | proceed | it has a slot again |
 | resume | it has a new loop, after the daemon was gone or the store had stalled; what had been waiting runs |
 | stop | its end was asked for, or a harder end: WRAP_UP, then CANCEL, then KILL. A queued task is not stopped, it ends |

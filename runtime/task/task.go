@@ -173,6 +173,13 @@ const (
 	MaxDepth             = 5                // length of a chain of parents (R7)
 )
 
+// Bounds of a budget.
+const (
+	MaxMaxSteps = 1000 // model calls a turn
+	MaxWallTime = 365 * 24 * time.Hour
+	MaxCost     = 1_000_000 * Dollar
+)
+
 // Budget bounds a task. Zero fields are no bound, except MaxSteps, which is always set.
 type Budget struct {
 	MaxSteps int           // model calls a turn; the last is the wrap-up

@@ -116,7 +116,7 @@ func TestUsageVector(t *testing.T) {
 	for i := range v.NumField() {
 		v.Field(i).SetInt(int64(i + 1))
 	}
-	if got := u.Vector(); len(got) != v.NumField() || !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6, 7}) {
+	if got := u.Vector(); len(got) != v.NumField() || !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6, 7, 8}) {
 		t.Fatalf("the vector is %v: fields are only ever appended", got)
 	}
 	if got := task.UsageOf(u.Vector()); got != u {
@@ -125,7 +125,7 @@ func TestUsageVector(t *testing.T) {
 	if got := task.UsageOf([]int64{8}); got != (task.Usage{InputTokens: 8}) {
 		t.Errorf("a shorter vector reads as %+v", got)
 	}
-	if got := task.UsageOf([]int64{1, 2, 3, 4, 5, 6, 7, 8}); got != u {
+	if got := task.UsageOf([]int64{1, 2, 3, 4, 5, 6, 7, 8, 9}); got != u {
 		t.Errorf("a longer vector reads as %+v", got)
 	}
 	if u.Tokens() != 3 {

@@ -63,47 +63,74 @@ func (v *View) dress(ctx context.Context, t task.Task, team roster.Team) (Task, 
 	if err != nil {
 		return Task{}, err
 	}
-	last, err := v.journal.LastEntries(ctx, t.Team, t.ID, 1)
+	newest, last, err := v.newest(ctx, t)
 	if err != nil {
 		return Task{}, err
 	}
 	out := Task{
-		Task: t, TeamName: team.Name, Usage: used, WallTime: t.WallTime(v.now()), Activity: activity(t, last),
-	}
-	if len(last) > 0 {
-		out.LastSeq = last[0].Seq
+		Task: t, TeamName: team.Name, Usage: used, WallTime: t.WallTime(v.now()), Activity: activity(t, newest), LastSeq: last,
 	}
 	if t.State == task.Queued {
 		out.Place = v.queue(t.ID)
 	}
 	spec, err := v.journal.Spec(ctx, t.Team, t.ID)
 	out.Dropped = spec.Dropped
+	if errdefs.Is(err, errdefs.RecordCorrupt) {
+		err = nil // in quarantine, as the status says: the task is shown without it
+	}
+	switch {
+	case t.State == task.Queued && out.Place == 0 && t.Parent.Kind() == task.Group:
+		out.Activity = "waits for its turn in " + string(t.Parent)
+	case err == nil && spec.Group != nil && t.State != task.Queued && !t.State.Terminal():
+		out.Activity, err = v.groupActivity(ctx, t, *spec.Group)
+	}
 	return out, err
 }
 
-// activity follows from the state and the newest entry.
-func activity(t task.Task, last []task.Entry) string {
-	switch t.State {
-	case task.Queued:
-		return "waits for a slot"
-	case task.Waiting:
-		if len(last) > 0 {
-			if started, ok := last[0].Body.(*task.CallStarted); ok {
-				return "waits: " + started.Label
-			}
-		}
-		return "waits for the model provider"
-	case task.Completed, task.Failed, task.Killed:
-		return ""
-	case task.Running, task.Stopping: // the transcript tells
+// lookBack is how many entries are looked at for the newest that is no change of state.
+const lookBack = 8
+
+// newest gives the newest entry that says what a task does, and the last position.
+func (v *View) newest(ctx context.Context, t task.Task) (task.Body, task.Seq, error) {
+	last, err := v.journal.LastEntries(ctx, t.Team, t.ID, 1)
+	if err != nil || len(last) == 0 {
+		return nil, 0, err
 	}
-	if len(last) > 0 {
-		if started, ok := last[0].Body.(*task.CallStarted); ok {
-			return started.Label
+	seq := last[0].Seq
+	if _, ok := last[0].Body.(*task.StateChange); ok {
+		if last, err = v.journal.LastEntries(ctx, t.Team, t.ID, lookBack); err != nil {
+			return nil, 0, err
 		}
-		if answer, ok := last[0].Body.(*task.Assistant); ok && len(answer.Calls) > 0 {
-			return "settles " + answer.Calls[0].Name
+	}
+	for _, e := range slices.Backward(last) {
+		if _, ok := e.Body.(*task.StateChange); !ok {
+			return e.Body, seq, nil
 		}
+	}
+	return nil, seq, nil
+}
+
+// activity follows from the state and the newest entry.
+func activity(t task.Task, newest task.Body) string {
+	started, calls := newest.(*task.CallStarted)
+	switch {
+	case t.State == task.Queued:
+		return "waits for a slot"
+	case t.State.Terminal():
+		return ""
+	case t.State == task.Waiting && calls:
+		return "waits: " + started.Label
+	case t.State == task.Waiting:
+		return "waits for the model provider"
+	case calls:
+		return started.Label
+	case t.Kind == task.Shell:
+		return "runs its command"
+	case t.Kind == task.Group:
+		return "follows its children"
+	}
+	if answer, ok := newest.(*task.Assistant); ok && len(answer.Calls) > 0 {
+		return "settles " + answer.Calls[0].Name
 	}
 	if t.State == task.Stopping {
 		return "is stopping"

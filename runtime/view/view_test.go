@@ -193,6 +193,8 @@ func TestTask(t *testing.T) {
 		{func() { d.apply(id, task.Start{}) }, "asks the model"},
 		{func() { d.append(id, &task.Assistant{Step: 1, Calls: []task.ToolCall{{ID: "c", Name: "bash"}}}) }, "settles bash"},
 		{func() { d.append(id, &task.CallStarted{CallIDs: []string{"c"}, Label: "bash: make"}) }, "bash: make"},
+		{func() { d.apply(id, task.Wait{}) }, "waits: bash: make"},
+		{func() { d.apply(id, task.Proceed{}) }, "bash: make"},
 		{func() { d.append(id, &task.ToolResult{CallID: "c"}) }, "asks the model"},
 		{func() { d.apply(id, task.Wait{}) }, "waits for the model provider"},
 		{func() {

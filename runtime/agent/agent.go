@@ -2,12 +2,12 @@
 // transcript stands, so a first start, a restart after SIGKILL and the end of a stall are one code path.
 //
 // A step is: settle the calls of the last answer, take mail and look at stops and budgets (the boundary), ask the
-// model, commit its answer. Every commit carries the live record's revision; when it fails for that, another loop has
+// model, commit its answer. When the history gets too long for the model, a step is a summary instead, which stands for
+// what came before it. Every commit carries the live record's revision; when it fails for that, another loop has
 // taken over or the task has ended, and this loop ends without a word.
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -51,6 +51,7 @@ type Agent struct {
 
 	Task    task.Task   // as the start's commit left it
 	Spec    task.Spec   // what it was given beside its record
+	Facts   model.Facts // of its model
 	Above   []task.Task // tasks above it whose budgets its calls count against (R4)
 	LiveRev journal.Rev // of the start's commit
 	History *History
@@ -58,7 +59,9 @@ type Agent struct {
 	specs   []model.Tool       // those granted, as the model sees them
 	partial *task.Assistant    // text of a model call that was cut short
 	whole   bool               // the answer that ends the turn was not cut
+	spent   task.Usage         // of a summary that was cut short
 	ran     []*task.ToolResult // answers of a group that was cut short; nil where there is none
+	before  *before            // the repository before the first command; nil: not looked yet
 
 	mu    sync.Mutex
 	ended []string // calls whose processes are gone; the next batch says so
@@ -67,7 +70,7 @@ type Agent struct {
 // Run goes on until the task is terminal (nil), or this loop must not go on: ErrGone, ErrDrained, or the store's error,
 // after which the supervisor starts the task again once the store has recovered.
 func (a *Agent) Run(ctx context.Context) error {
-	a.specs = specs(a.Tools.Filter(a.Task.Grant.Tools))
+	a.specs = withOutput(specs(a.Tools.Filter(a.Task.Grant.Tools)), a.Spec.Schema)
 	for ctx.Err() == nil {
 		ended, err := a.advance(ctx)
 		cutShort := err != nil && ctx.Err() != nil && !isOurs(err)
@@ -89,6 +92,9 @@ func (a *Agent) advance(ctx context.Context) (ended bool, err error) {
 	finish, err := a.boundary(ctx)
 	if err != nil || finish != nil {
 		return finish != nil, err
+	}
+	if a.crowded() {
+		return a.compact(ctx, false)
 	}
 	return a.step(ctx)
 }
@@ -114,58 +120,12 @@ func (a *Agent) boundary(ctx context.Context) (*task.Finish, error) {
 	wrapUp, end := a.limits(row.Value, near, over)
 	switch {
 	case end != 0:
-		finish := task.Finish{State: task.Failed, Reason: end}
+		finish := task.Finish{State: task.Failed, Reason: end, Error: over}
 		return &finish, a.end(ctx, nil, task.Usage{}, finish)
 	case wrapUp != 0 && a.History.wrapUp == 0:
-		return nil, a.commit(ctx, task.Usage{}, &task.Notice{Text: wrapUpText(wrapUp), WrapUp: wrapUp})
+		return nil, a.commit(ctx, task.Usage{}, &task.Notice{Text: wrapUpText(wrapUp) + lastOutput(a.Spec), WrapUp: wrapUp})
 	}
 	return nil, nil
-}
-
-// budgets tells whether the budget of the task, or of one above it, is used up, or nearly: then one more call fits. It is
-// asked before each call, so that a budget is overshot by at most one call of each task that runs (R4).
-func (a *Agent) budgets(ctx context.Context) (near, over bool, err error) {
-	for _, t := range append([]task.Task{a.Task}, a.Above...) {
-		used, err := a.Journal.Usage(ctx, t.Team, t.ID)
-		if err != nil {
-			return false, false, err
-		}
-		steps, tokens := t.Budget.Steps, t.Budget.Tokens
-		over = over || (steps > 0 && used.Steps >= steps) || (tokens > 0 && used.Tokens() >= tokens)
-		near = near || (steps > 0 && used.Steps >= steps-1) ||
-			(tokens > 0 && used.Tokens()+2*a.History.lastUsed >= tokens)
-	}
-	return near, over, nil
-}
-
-// limits tells whether the agent must wrap up with its next call, and for which reason, or may not even call.
-func (a *Agent) limits(t task.Task, near, over bool) (wrapUp, end task.Reason) {
-	steps, wall := a.History.steps, t.Budget.WallTime
-	switch {
-	case over:
-		return 0, task.BudgetExceeded
-	case steps >= t.Budget.MaxSteps:
-		return 0, task.MaxSteps
-	case t.Stop != nil:
-		return t.Stop.Reason, 0
-	case near:
-		return task.BudgetExceeded, 0
-	case steps >= t.Budget.MaxSteps-1:
-		return task.MaxSteps, 0
-	case wall > 0 && t.WallTime(a.Now()) >= wall/10*9:
-		return task.Timeout, 0
-	}
-	return 0, 0
-}
-
-func wrapUpText(reason task.Reason) string {
-	const ask = "You get no more tools. Write your final report now, as text: what you did, what you found, what is open."
-	why := map[task.Reason]string{
-		task.MaxSteps:       "The steps of this turn are used up.",
-		task.BudgetExceeded: "The budget is used up.",
-		task.Timeout:        "The time is almost over.",
-	}[reason]
-	return "[agentd] " + cmp.Or(why, "You are asked to stop.") + " " + ask
 }
 
 // row reads the task as it is now. A terminal one, or one with another loop, is ErrGone.
@@ -224,7 +184,8 @@ func (a *Agent) unread(ctx context.Context) ([]mailbox.Message, journal.Row[mail
 	return taken, box, next, nil
 }
 
-// mail gives the start of the mailbox, as far as boundaries look ahead.
+// mail gives the mailbox, as far as it was not taken from its start on. What it holds is bounded (M11), but for notices,
+// which are small.
 func (a *Agent) mail(ctx context.Context) ([]mailbox.Message, journal.Row[mailbox.Box], error) {
 	box, err := a.Journal.Mailbox(ctx, a.Task.Team, a.Task.ID)
 	if err != nil {
@@ -235,9 +196,7 @@ func (a *Agent) mail(ctx context.Context) ([]mailbox.Message, journal.Row[mailbo
 		if err != nil {
 			return nil, box, err
 		}
-		if mail = append(mail, m); len(mail) > mailbox.MaxUnread {
-			break
-		}
+		mail = append(mail, m)
 	}
 	return mail, box, nil
 }

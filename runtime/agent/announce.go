@@ -2,62 +2,118 @@ package agent
 
 import (
 	"context"
-	"encoding/xml"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/agentd-dev/agentd/mailbox"
+	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
-// maxSaid bounds the summary in an announcement, in bytes; the rest is asked for with task_output.
-const maxSaid = mailbox.NoticeSize / 2
+// Bounds of what an announcement says of a task, in bytes with their escapes: together with the rest within
+// mailbox.NoticeSize. The whole is asked for with task_output.
+const (
+	maxSaid   = 4 << 10
+	maxOutput = 1 << 10
+	maxRemark = 512 // of the description, the command and the error
+)
 
 // announcement is the envelope that tells an agent of the end of a task that it started (R6). What comes from the task is
-// escaped: it can close no envelope and forge none (M8).
+// escaped: it can close no envelope and forge none (M8). Of a task whose rows are damaged it tells what is left (D7).
 func announcement(ctx context.Context, j *journal.Journal, id task.ID) (string, error) {
+	var b envelope
+	b.WriteString("<background-task-completed>\n")
+	b.line("task-id", string(id), maxRemark)
 	row, err := j.Task(ctx, id)
-	if err != nil {
+	switch {
+	case isLost(err):
+		b.line("status", "unknown", maxRemark)
+		b.line("error", "its record is damaged on disk", maxRemark)
+	case err != nil:
 		return "", err
-	}
-	t := row.Value
-	left, err := j.Result(ctx, t.Team, id)
-	if err != nil {
-		return "", err
-	}
-	used, err := j.Usage(ctx, t.Team, id)
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	line := func(tag, text string) {
-		if text != "" {
-			fmt.Fprintf(&b, "<%s>%s</%s>\n", tag, escape(text), tag)
+	default:
+		if err := b.end(ctx, j, row.Value); err != nil {
+			return "", err
 		}
 	}
-	b.WriteString("<background-task-completed>\n")
-	line("task-id", string(id))
-	line("type", strings.ToLower(t.Kind.String()))
-	line("agent", t.Agent)
-	line("description", clip(t.Description, maxError))
-	line("status", t.State.String())
-	line("reason", t.Reason.String())
-	line("error", clip(t.Error, maxError))
-	if left.ExitCode != nil {
-		line("exit-code", fmt.Sprint(*left.ExitCode))
-	}
-	line("summary", clip(left.Summary, maxSaid/2))
-	fmt.Fprintf(&b, "<usage total-tokens=\"%d\" tool-uses=\"%d\" duration-ms=\"%d\"/>\n",
-		used.Tokens(), used.ToolCalls, t.WallTime(t.Ended)/time.Millisecond)
-	fmt.Fprintf(&b, "The whole result: task_output with task_id %s.\n", id)
 	b.WriteString("</background-task-completed>")
 	return b.String(), nil
 }
 
-func escape(text string) string {
+// envelope is an announcement that is being written.
+type envelope struct{ strings.Builder }
+
+// end tells how a task ended.
+func (b *envelope) end(ctx context.Context, j *journal.Journal, t task.Task) error {
+	left, err := j.Result(ctx, t.Team, t.ID)
+	if err != nil && !isLost(err) && !errdefs.Is(err, errdefs.RecordNotFound) {
+		return err
+	}
+	spec, err := j.Spec(ctx, t.Team, t.ID)
+	if err != nil && !isLost(err) {
+		return err
+	}
+	used, err := j.Usage(ctx, t.Team, t.ID)
+	if err != nil {
+		return err
+	}
+	b.line("type", strings.ToLower(t.Kind.String()), maxRemark)
+	b.line("agent", t.Agent, maxRemark)
+	if spec.Shell != nil {
+		b.line("command", spec.Shell.Command, maxRemark)
+	}
+	b.line("description", t.Description, maxRemark)
+	b.line("status", strings.ToLower(t.State.String()), maxRemark)
+	b.line("reason", t.Reason.String(), maxRemark)
+	b.line("error", t.Error, maxRemark)
+	if left.ExitCode != nil {
+		b.line("exit-code", fmt.Sprint(*left.ExitCode), maxRemark)
+	}
+	b.line("summary", left.Summary, maxSaid)
+	b.line("output", left.Output, maxOutput)
+	fmt.Fprintf(b, "<usage total-tokens=\"%d\" tool-uses=\"%d\" duration-ms=\"%d\"/>\n",
+		used.Tokens(), used.ToolCalls, t.WallTime(t.Ended)/time.Millisecond)
+	fmt.Fprintf(b, "The whole result: task_output with task_id %s.\n", t.ID)
+	return nil
+}
+
+// line writes one element, unless it is empty, with at most so many bytes in it.
+func (b *envelope) line(tag, text string, limit int) {
+	if text != "" {
+		fmt.Fprintf(b, "<%s>%s</%s>\n", tag, escape(text, limit), tag)
+	}
+}
+
+// escape is the start of a text in which nothing can be taken for a tag, at most limit bytes long with a mark where it
+// goes on.
+func escape(text string, limit int) string {
+	const goesOn = "…"
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a builder takes everything
+	for _, r := range valid(clip(text, limit)) {
+		piece := string(r)
+		switch {
+		case r == '&':
+			piece = "&amp;"
+		case r == '<':
+			piece = "&lt;"
+		case r == '>':
+			piece = "&gt;"
+		case r < ' ' && r != '\n' && r != '\t', r == '\x7f':
+			piece = " "
+		}
+		if b.Len()+len(piece) > limit-len(goesOn) {
+			return b.String() + goesOn
+		}
+		b.WriteString(piece)
+	}
+	if len(text) > limit {
+		return b.String() + goesOn
+	}
 	return b.String()
+}
+
+// isLost tells that a row can't be read and never will be.
+func isLost(err error) bool {
+	return errdefs.Is(err, errdefs.TaskNotFound) || errdefs.Is(err, errdefs.RecordCorrupt)
 }

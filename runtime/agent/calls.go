@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 
@@ -30,14 +31,21 @@ func (a *Agent) settle(ctx context.Context) (ended bool, err error) {
 		return true, a.end(ctx, nil, task.Usage{},
 			task.Finish{State: task.Failed, Reason: task.NoProgress, Error: msg})
 	}
-	if mark := a.mark(group); mark != nil {
+	allowed, err := a.allowed(ctx, group)
+	if err != nil {
+		return false, err
+	}
+	if mark := a.mark(group[:allowed]); mark != nil {
 		if err := a.commit(ctx, task.Usage{}, mark); err != nil {
 			return false, err
 		}
 	}
-	results, err := a.run(ctx, group)
+	results, err := a.run(ctx, group[:allowed])
 	if err != nil {
 		return false, err
+	}
+	for _, c := range group[allowed:] {
+		results = append(results, beyondBudget(c))
 	}
 	bodies := make([]task.Body, 0, len(results)+1)
 	for _, r := range results {
@@ -49,7 +57,7 @@ func (a *Agent) settle(ctx context.Context) (ended bool, err error) {
 		}
 	}
 	ctx = context.WithoutCancel(ctx) // the calls have run: a stop does not undo them
-	return false, a.commit(ctx, task.Usage{ToolCalls: int64(len(results))}, bodies...)
+	return false, a.commit(ctx, task.Usage{ToolCalls: int64(allowed)}, bodies...)
 }
 
 // nextGroup is the first call, with those behind it when all of them only read.
@@ -94,25 +102,64 @@ const maxLabel = 80
 
 // label tells in one line what a call does: the tool and its main argument.
 func label(c task.ToolCall) string {
-	var args struct {
-		Command, Path, Pattern string
-		TaskID                 string `json:"task_id"`
-	}
-	if json.Unmarshal([]byte(c.Arguments), &args) != nil {
-		return c.Name
-	}
-	main := strings.Join(strings.Fields(cmp.Or(args.Command, args.Pattern, args.Path, args.TaskID)), " ")
-	if r := []rune(main); len(r) > maxLabel {
-		main = string(r[:maxLabel]) + "…"
-	}
+	main := mainArgument(c)
 	if main == "" {
 		return c.Name
 	}
 	return c.Name + ": " + main
 }
 
+func mainArgument(c task.ToolCall) string {
+	if c.Name == tool.SubagentName {
+		return delegated(c.Arguments)
+	}
+	var args struct {
+		Command, Path, Pattern string
+		TaskID                 string `json:"task_id"`
+	}
+	if json.Unmarshal([]byte(c.Arguments), &args) != nil {
+		return ""
+	}
+	return glance(cmp.Or(args.Command, args.Pattern, args.Path, args.TaskID))
+}
+
+// delegated tells who is given what: the agent and the start of the task, of several those of the first.
+func delegated(arguments string) string {
+	type item struct{ Agent, Task, Description string }
+	var args struct {
+		item
+		Tasks, Chain []item
+	}
+	if json.Unmarshal([]byte(arguments), &args) != nil {
+		return ""
+	}
+	first, mode := args.item, ""
+	if items := slices.Concat(args.Tasks, args.Chain); len(items) > 0 {
+		first.Agent, first.Task = cmp.Or(items[0].Agent, first.Agent), items[0].Task
+		mode = fmt.Sprintf("%d side by side: ", len(items))
+		if len(args.Chain) > 0 {
+			mode = fmt.Sprintf("%d in a chain: ", len(items))
+		}
+	}
+	what := glance(cmp.Or(first.Description, first.Task))
+	if first.Agent != "" {
+		what = first.Agent + ": " + what
+	}
+	return mode + what
+}
+
+// glance is the start of a text on one line.
+func glance(text string) string {
+	line := strings.Join(strings.Fields(text), " ")
+	if r := []rune(line); len(r) > maxLabel {
+		return string(r[:maxLabel]) + "…"
+	}
+	return line
+}
+
 // run answers a group. Only ctx's end and the store's faults are errors; whatever a tool does is an answer.
 func (a *Agent) run(ctx context.Context, group []pendingCall) ([]*task.ToolResult, error) {
+	a.Scope.Tasks.Expect(askedAbout(group))
 	results := make([]*task.ToolResult, len(group))
 	errs := make([]error, len(group))
 	var wg sync.WaitGroup
@@ -127,6 +174,20 @@ func (a *Agent) run(ctx context.Context, group []pendingCall) ([]*task.ToolResul
 		}
 	}
 	return results, nil
+}
+
+// askedAbout are the tasks that the calls of a group show or wait for.
+func askedAbout(group []pendingCall) []task.ID {
+	var ids []task.ID
+	for _, c := range group {
+		var args struct {
+			TaskID task.ID `json:"task_id"`
+		}
+		if c.Name == tool.TaskOutputName && json.Unmarshal([]byte(c.Arguments), &args) == nil {
+			ids = append(ids, args.TaskID)
+		}
+	}
+	return ids
 }
 
 // runOne answers a call. What a call gave before its ctx ended is an answer beside the error. A panic is an answer too:
@@ -186,7 +247,7 @@ func kept(text string) string {
 func (a *Agent) unrun(c pendingCall) (tool.Answer, bool) {
 	t, ok := a.Tools.Lookup(c.Name)
 	switch {
-	case c.Orphan && ok && !t.Spec().ReadOnly && !t.Spec().Idempotent:
+	case c.Orphan && ok && !t.Spec().RunsAgain(json.RawMessage(c.Arguments)):
 		return tool.Fail(tool.Error{Reason: tool.OutcomeUnknown, Subject: c.Name, Message: "the daemon went down " +
 			"while this call ran: outcome unknown. It may have had its effect, in part or whole; look before you repeat it"}), true
 	case c.Repeats >= maxRepeats:
@@ -198,6 +259,11 @@ func (a *Agent) unrun(c pendingCall) (tool.Answer, bool) {
 
 // call runs a tool. Only ctx's end and the store's faults are errors.
 func (a *Agent) call(ctx context.Context, c pendingCall) (tool.Answer, error) {
+	if c.Name == tool.BashName && a.Task.Grant.AllowsTool(c.Name) {
+		if err := a.lookBefore(ctx); err != nil {
+			return tool.Answer{}, err
+		}
+	}
 	call := tool.Call{ID: c.ID, Arguments: json.RawMessage(c.Arguments), Scope: a.Scope}
 	answer, err := a.Tools.Run(ctx, c.Name, call)
 	if err == nil || ctx.Err() != nil || isOurs(err) {

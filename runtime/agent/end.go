@@ -14,44 +14,77 @@ import (
 // endTurn ends the task with the turn, in one commit with the last answer (D3). Mail that came meanwhile keeps the task
 // going: then only the answer is committed.
 func (a *Agent) endTurn(ctx context.Context, entry *task.Assistant) (ended bool, err error) {
+	cut := ctx
 	ctx = context.WithoutCancel(ctx) // what the turn gave is not lost to a stop
-	var bodies []task.Body
-	used := task.Usage{}
+	var e ending
 	if entry != nil {
-		bodies, used = append(bodies, entry), countStep(entry)
+		e.last, e.used = []task.Body{entry}, countStep(entry)
 	}
 	for {
 		row, err := a.row(ctx)
 		if err != nil {
 			return false, err
 		}
-		finish := a.naturalEnd(row.Value, entry)
-		b := a.batch()
-		if finish.State == task.Completed {
-			inbox, err := a.Journal.Inbox(ctx, a.Task.Team, a.Task.ID)
-			if err != nil {
-				return false, err
-			}
-			mail, _, _, err := a.unread(ctx)
-			if err != nil {
-				return false, err
-			}
-			if len(mail) > 0 {
-				return false, a.goOn(ctx, used, bodies)
-			}
-			warning, err := a.warnOfChildren(ctx)
-			if err != nil {
-				return false, err
-			}
-			if warning != nil {
-				return false, a.goOn(ctx, used, append(bodies, warning))
-			}
-			b.GuardInbox(a.Task.ID, inbox.Rev)
+		on := false
+		e.finish, e.inbox = a.naturalEnd(row.Value, entry), nil
+		if e.finish.State == task.Completed {
+			on, err = a.goesOn(cut, row.Value, &e)
 		}
-		if err := a.finish(ctx, b, row, bodies, used, finish); !errors.Is(err, errOvertaken) {
-			return err == nil, err
+		if err == nil && !on {
+			err = a.finish(ctx, row, e)
+		}
+		if !errors.Is(err, errOvertaken) {
+			return err == nil && !on, err
 		}
 	}
+}
+
+// ending is how a task ends.
+type ending struct {
+	finish  task.Finish
+	last    []task.Body // entries that belong to it
+	used    task.Usage
+	verdict *verdict     // of the daemon's checks; nil: there were none
+	inbox   *journal.Rev // mail since then overtakes it; nil: none does
+}
+
+// goesOn keeps a task that has concluded going: for mail that came, for children that run, for checks that fail. These run
+// when the last answer is on disk: it is paid for, and after a crash they run again without asking for another one.
+func (a *Agent) goesOn(cut context.Context, t task.Task, e *ending) (bool, error) {
+	ctx := context.WithoutCancel(cut)
+	inbox, err := a.Journal.Inbox(ctx, a.Task.Team, a.Task.ID)
+	if err != nil {
+		return false, err
+	}
+	e.inbox = &inbox.Rev
+	mail, _, _, err := a.unread(ctx)
+	if err != nil {
+		return false, err
+	}
+	if len(mail) > 0 {
+		return true, a.goOn(ctx, e.used, e.last)
+	}
+	warning, err := a.warnOfChildren(ctx)
+	if err != nil {
+		return false, err
+	}
+	if warning != nil {
+		return true, a.goOn(ctx, e.used, append(e.last, warning))
+	}
+	switch {
+	case !a.hasChecks():
+		return false, nil
+	case len(e.last) > 0:
+		return true, a.commit(ctx, e.used, e.last...)
+	case e.verdict == nil:
+		if e.verdict, err = a.verify(cut); err == nil {
+			err = errOvertaken // that took its time: what has happened meanwhile goes first
+		}
+		return false, err
+	case e.verdict.reason != 0:
+		return a.repair(ctx, t, e)
+	}
+	return false, nil
 }
 
 // warnOfChildren gives the notice that an agent gets once, before the end of its turn ends the tasks that it started.
@@ -65,6 +98,9 @@ func (a *Agent) warnOfChildren(ctx context.Context) (*task.Notice, error) {
 			return nil, err
 		}
 		row, err := a.Journal.Task(ctx, id)
+		if isLost(err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -81,21 +117,24 @@ func (a *Agent) warnOfChildren(ctx context.Context) (*task.Notice, error) {
 
 // goOn commits a last answer that was none, because mail came or children run.
 func (a *Agent) goOn(ctx context.Context, used task.Usage, bodies []task.Body) error {
-	a.History.fresh = false
-	if len(bodies) == 0 {
-		return nil // the report is in the transcript already
+	if len(bodies) > 0 {
+		if err := a.commit(ctx, used, bodies...); err != nil {
+			return err
+		}
 	}
-	return a.commit(ctx, used, bodies...)
+	a.History.fresh = false
+	return nil
 }
 
 // naturalEnd is what the end of the turn means for the task. One that has a single step is done when that gave its whole
-// answer: it was asked to wrap up before it had begun, and nothing is missing.
+// answer: it was asked to wrap up before it had begun, and nothing is missing. Without an entry the answer is on disk
+// already, where only a whole one is put before the end.
 func (a *Agent) naturalEnd(t task.Task, last *task.Assistant) task.Finish {
 	single := t.Budget.MaxSteps == 1 || t.Budget.Steps == 1
 	switch {
 	case t.Stop != nil:
 		return t.Stop.Finish()
-	case single && a.whole && last != nil && last.Text != "":
+	case single && (last == nil || a.whole && last.Text != ""):
 		return task.Finish{State: task.Completed, Reason: task.Done}
 	case a.History.wrapUp != 0:
 		return task.Finish{State: task.Failed, Reason: a.History.wrapUp}
@@ -113,25 +152,31 @@ func (a *Agent) end(ctx context.Context, bodies []task.Body, used task.Usage, fi
 		if err != nil {
 			return err
 		}
-		if err := a.finish(ctx, a.batch(), row, bodies, used, finish); !errors.Is(err, errOvertaken) {
+		err = a.finish(ctx, row, ending{finish: finish, last: bodies, used: used})
+		if !errors.Is(err, errOvertaken) {
 			return err
 		}
 	}
 }
 
 // finish commits the end of the task and of its turn, or tells that it was overtaken.
-func (a *Agent) finish(
-	ctx context.Context, b *journal.Batch, row journal.Row[task.Task], bodies []task.Body, used task.Usage,
-	finish task.Finish,
-) error {
-	after, err := task.Apply(row.Value, finish, b.Now())
+func (a *Agent) finish(ctx context.Context, row journal.Row[task.Task], e ending) error {
+	left, err := a.conclusion(ctx, e)
 	if err != nil {
 		return err
 	}
-	b.Append(a.Task.ID, bodies...)
-	used.Turns++
-	b.AddUsage(a.Task, used)
-	b.EndTask(row, after, a.History.conclude(bodies))
+	b := a.batch()
+	after, err := task.Apply(row.Value, e.finish, b.Now())
+	if err != nil {
+		return err
+	}
+	if e.inbox != nil {
+		b.GuardInbox(a.Task.ID, *e.inbox)
+	}
+	b.Append(a.Task.ID, e.last...)
+	e.used.Turns++
+	b.AddUsage(a.Task, e.used)
+	b.EndTask(row, after, left)
 	err = a.Journal.Commit(ctx, b)
 	if !errdefs.Is(err, errdefs.Conflict) {
 		return err
@@ -158,7 +203,7 @@ func (a *Agent) interrupted(ctx context.Context) error {
 		return ErrDrained
 	}
 	var bodies []task.Body
-	used, answered := task.Usage{}, map[string]bool{}
+	used, answered := a.spent, map[string]bool{}
 	if a.partial != nil && a.partial.Text != "" {
 		bodies, used = append(bodies, a.partial), a.partial.Usage
 	}
@@ -187,5 +232,5 @@ func unanswered(c pendingCall, started bool) *task.ToolResult {
 
 // isOurs tells errors of the store, or of this loop's end, which no answer to the model can cover.
 func isOurs(err error) bool {
-	return errors.Is(err, ErrGone) || journal.IsFault(err)
+	return errors.Is(err, ErrGone) || errors.Is(err, ErrDrained) || journal.IsFault(err)
 }

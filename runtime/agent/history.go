@@ -1,8 +1,8 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,14 +24,19 @@ type History struct {
 	pending  []pendingCall   // asked, not answered
 	started  map[string]bool // by call id: started is in the log
 	report   *task.Report    // the latest accepted one
-	fresh    bool            // the report stands, nothing came after it
+	fresh    bool            // the agent has concluded, with a report or a text, and nothing came after it
 	text     string          // last text of the model, with the part before it that was cut
+	output   string          // last JSON that was given, with a report or as a last text
+	repairs  int             // how often it was asked to repair its result
+	commands bool            // it has asked for a command
 	cut      bool            // the last answer was cut and may go on
 	wrapUp   task.Reason     // a wrap-up was asked for
 	changes  map[string]bool
 	held     []string   // texts from outside that wait for the answers of the calls before them
 	streak   repetition // of the latest call
-	lastUsed int64      // tokens of the last step
+	last     task.Usage // of the last step
+	asked    int        // messages that it was asked with; 0: none since the start, or since a summary
+	opening  string     // the assignment
 	warned   bool       // it was told that the end of its turn ends its children
 }
 
@@ -68,19 +73,10 @@ func NewHistory(system string) *History {
 func (h *History) Add(body task.Body) {
 	switch e := body.(type) {
 	case *task.Input:
-		h.fresh = false
+		h.fresh, h.opening = false, cmp.Or(h.opening, e.Text)
 		h.addUser(e.Text)
 	case *task.Notice:
-		if e.WrapUp != 0 {
-			h.wrapUp = e.WrapUp
-		}
-		switch {
-		case e.Text == cutNotice:
-			h.cut = true
-		case strings.HasPrefix(e.Text, childrenNotice):
-			h.warned = true
-		}
-		h.addUser(e.Text)
+		h.addNotice(e)
 	case *task.Assistant:
 		h.addAssistant(e)
 	case *task.CallStarted:
@@ -90,8 +86,26 @@ func (h *History) Add(body task.Body) {
 		}
 	case *task.ToolResult:
 		h.addResult(e)
+	case *task.Compaction:
+		h.compact(e)
 	case *task.StateChange, *task.Output: // the model is not told of states, and an agent has no output
 	}
+}
+
+func (h *History) addNotice(e *task.Notice) {
+	h.fresh = false
+	if e.WrapUp != 0 {
+		h.wrapUp = e.WrapUp
+	}
+	switch {
+	case e.Repair:
+		h.repairs++
+	case e.Text == cutNotice:
+		h.cut = true
+	case strings.HasPrefix(e.Text, childrenNotice):
+		h.warned = true
+	}
+	h.addUser(e.Text)
 }
 
 // addUser joins what comes from outside in a row, for models whose templates want the roles to alternate. The answers of
@@ -110,13 +124,15 @@ func (h *History) addUser(text string) {
 
 func (h *History) addAssistant(e *task.Assistant) {
 	h.giveUp()
-	h.fresh = false
 	h.steps++
-	h.lastUsed = e.Usage.Tokens()
+	h.last, h.asked = e.Usage, len(h.Messages)
+	h.output = h.given(e)
 	h.text, h.cut = h.said(e.Text), false
+	h.fresh = len(e.Calls) == 0 && !e.Partial
 	msg := model.Message{Role: model.Assistant, Text: e.Text}
 	for _, c := range e.Calls {
 		h.number(c.ID)
+		h.commands = h.commands || c.Name == tool.BashName
 		msg.Calls = append(msg.Calls, model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
 	}
 	h.pending, h.streak = h.ask(e.Calls)
@@ -133,6 +149,14 @@ func (h *History) said(text string) string {
 		return h.text + text
 	}
 	return text
+}
+
+// given is the last output that was given after one more answer: its text is one if it ends the turn and is JSON.
+func (h *History) given(e *task.Assistant) string {
+	if len(e.Calls) > 0 || e.Partial {
+		return h.output
+	}
+	return cmp.Or(outputIn(h.said(e.Text)), h.output)
 }
 
 // ask gives the calls of an answer as open ones, with how often each was asked for in a row. One answer alone never goes
@@ -155,6 +179,10 @@ func (h *History) ask(calls []task.ToolCall) ([]pendingCall, repetition) {
 // addResult folds an answer. One whose question was lost to the disk (D7) has its effects, but is not told to the model.
 func (h *History) addResult(e *task.ToolResult) {
 	h.number(e.CallID)
+	if e.Report != nil {
+		h.report, h.fresh = e.Report, true
+		h.output = cmp.Or(reported(h.arguments(e.CallID)), h.output)
+	}
 	if h.answer(e.CallID, e.Text) {
 		h.Known.Learn(e.Files)
 	}
@@ -163,9 +191,16 @@ func (h *History) addResult(e *task.ToolResult) {
 			h.changes[f.Path] = true
 		}
 	}
-	if e.Report != nil {
-		h.report, h.fresh = e.Report, true
+}
+
+// arguments are those of an open call; empty when there is none.
+func (h *History) arguments(callID string) string {
+	for _, c := range h.pending {
+		if c.ID == callID {
+			return c.Arguments
+		}
 	}
+	return ""
 }
 
 // answer gives the model the answer of an open call; false when there is no such call.
@@ -214,47 +249,3 @@ func (h *History) adopt() {
 // nextCallID numbers the calls of a task. Providers' own ids may be missing, repeat, or be of a form that another
 // provider refuses; nine letters and digits pass everywhere.
 func (h *History) nextCallID(n int) string { return fmt.Sprintf("%s%08d", callPrefix, h.calls+n+1) }
-
-// Conclude gives what the agent concluded: its report, or else its last text, and the paths that it changed.
-func (h *History) Conclude() task.Conclusion { return h.conclude(nil) }
-
-// conclude is Conclude with entries that are about to be committed.
-func (h *History) conclude(last []task.Body) task.Conclusion {
-	text := h.text
-	for _, body := range last {
-		if a, ok := body.(*task.Assistant); ok {
-			text = h.said(a.Text)
-		}
-	}
-	changes, more := h.changed()
-	var report task.Report
-	if h.report != nil {
-		report = *h.report
-	}
-	if report.Summary == "" {
-		report.Summary = text
-	}
-	if report.Summary == "" {
-		report.Summary = task.NoSummary
-	}
-	if more > 0 {
-		report.Summary += fmt.Sprintf("\n\n[agentd] %d more paths were changed; the transcript has them all.", more)
-	}
-	return task.Conclusion{Report: report, Changes: changes}
-}
-
-// maxChanges bounds the paths of a result, in bytes together, so that it fits its row.
-const maxChanges = 64 << 10
-
-// changed lists the paths that the file tools changed, sorted, and counts those that are too many.
-func (h *History) changed() (paths []string, more int) {
-	size := 0
-	for _, path := range slices.Sorted(maps.Keys(h.changes)) {
-		if size += len(path); size > maxChanges {
-			more++
-			continue
-		}
-		paths = append(paths, path)
-	}
-	return paths, more
-}

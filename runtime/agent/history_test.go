@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/agentd-dev/agentd/runtime/model"
@@ -137,6 +138,11 @@ func TestAdoptOrphansWhatWasStarted(t *testing.T) {
 	}
 }
 
+// concluded is what an agent with that transcript concluded.
+func concluded(bodies ...task.Body) task.Conclusion {
+	return fold(bodies...).conclude("sub-7", task.Spec{Schema: "{}"}, nil, nil)
+}
+
 func TestConclude(t *testing.T) {
 	report := &task.ToolResult{CallID: "c00000001", Report: &task.Report{Summary: "reported"}}
 	for want, bodies := range map[string][]task.Body{
@@ -144,8 +150,93 @@ func TestConclude(t *testing.T) {
 		"last":         {&task.Assistant{Text: "first"}, &task.Assistant{Text: "last"}, &task.Assistant{}},
 		"reported":     {asks(1, "report"), report, &task.Assistant{Text: "more"}},
 	} {
-		if got := fold(bodies...).Conclude(); got.Summary != want {
+		if got := concluded(bodies...); got.Summary != want {
 			t.Errorf("%q, not %q", got.Summary, want)
+		}
+	}
+}
+
+// proves R1: a last text that is too long for a summary is cut at a rune, and says where the whole is.
+func TestLongTextPointsToTheWhole(t *testing.T) {
+	got := concluded(&task.Assistant{Text: "a" + strings.Repeat("\u00e9", maxSummary)}).Summary
+	if len(got) > maxSummary+200 || !utf8.ValidString(got) || !strings.Contains(got, "agentctl output sub-7") {
+		t.Errorf("%d bytes: ...%s", len(got), got[len(got)-200:])
+	}
+	fits := strings.Repeat("x", maxSummary)
+	if got := concluded(&task.Assistant{Text: fits}).Summary; got != fits {
+		t.Errorf("%d bytes, ...%s", len(got), got[len(got)-200:])
+	}
+}
+
+// proves R3: the output is the last JSON that the agent gave, with a report or as the text that ends a turn.
+func TestOutput(t *testing.T) {
+	reports := func(n int, arguments string) *task.Assistant {
+		a := asks(n, tool.ReportName)
+		a.Calls[0].Arguments = arguments
+		return a
+	}
+	taken := func(n int) *task.ToolResult {
+		return &task.ToolResult{CallID: answered(n).CallID, Report: &task.Report{Summary: "s"}}
+	}
+	says := func(text string) *task.Assistant { return &task.Assistant{Text: text} }
+	for _, c := range []struct {
+		name, want string
+		bodies     []task.Body
+	}{
+		{"bare", `{"a":1}`, []task.Body{says(" {\"a\":1}\n")}},
+		{"fenced", `{"a":1}`, []task.Body{says("Here:\n```json\n{\"a\":1}\n```\nThat is all.")}},
+		{"fenced alone", "[1]", []task.Body{says("```\n[1]\n```")}},
+		{"two blocks", "", []task.Body{says("```\n1\n```\n```\n2\n```")}},
+		{"a block that is open", "", []task.Body{says("```\n1")}},
+		{"prose", "", []task.Body{says("done")}},
+		{"a text between calls", "", []task.Body{&task.Assistant{Text: "1", Calls: asks(1, "ls").Calls}}},
+		{"cut by a stop", "", []task.Body{&task.Assistant{Text: "1", Partial: true}}},
+		{"in two pieces", "[1,2]", []task.Body{says("[1,"), &task.Notice{Text: cutNotice}, says("2]")}},
+		{"reported", `{"b": 2}`, []task.Body{reports(1, `{"summary":"s","output":{"b": 2}}`), taken(1)}},
+		{"refused", "", []task.Body{reports(1, `{"output":{"b": 2}}`), answered(1)}},
+		{"null", "", []task.Body{reports(1, `{"summary":"s","output":null}`), taken(1)}},
+		{"repaired without", "1", []task.Body{
+			reports(1, `{"summary":"s","output":1}`), taken(1), &task.Notice{Repair: true}, reports(2, `{"summary":"s"}`), taken(2),
+		}},
+		{"repaired by text", "2", []task.Body{
+			reports(1, `{"summary":"s","output":1}`), taken(1), &task.Notice{Repair: true}, says("2"),
+		}},
+	} {
+		if got := concluded(c.bodies...).Output; got != c.want {
+			t.Errorf("%s: %q, not %q", c.name, got, c.want)
+		}
+		last := len(c.bodies) - 1
+		if _, ok := c.bodies[last].(*task.Assistant); !ok {
+			continue
+		}
+		got := fold(c.bodies[:last]...).conclude("sub-7", task.Spec{Schema: "{}"}, c.bodies[last:], nil)
+		if got.Output != c.want {
+			t.Errorf("%s, about to be committed: %q, not %q", c.name, got.Output, c.want)
+		}
+	}
+	if got := fold(says("1")).conclude("sub-7", task.Spec{}, nil, nil); got.Output != "" {
+		t.Errorf("an output without a schema: %q", got.Output)
+	}
+}
+
+// A turn is over with a report or with a text without calls, until something follows.
+func TestConcluded(t *testing.T) {
+	end := &task.Assistant{Text: "end"}
+	for _, c := range []struct {
+		name   string
+		fresh  bool
+		bodies []task.Body
+	}{
+		{"a text", true, []task.Body{end}},
+		{"a report", true, []task.Body{asks(1, "report"), &task.ToolResult{CallID: "c00000001", Report: &task.Report{}}}},
+		{"calls", false, []task.Body{asks(1, "ls"), answered(1)}},
+		{"a text that a stop cut", false, []task.Body{&task.Assistant{Text: "en", Partial: true}}},
+		{"mail behind it", false, []task.Body{end, &task.Input{Text: "more"}}},
+		{"a repair behind it", false, []task.Body{end, &task.Notice{Text: "no", Repair: true}}},
+		{"a warning behind it", false, []task.Body{end, &task.Notice{Text: childrenNotice}}},
+	} {
+		if h := fold(c.bodies...); h.fresh != c.fresh {
+			t.Errorf("%s: %v", c.name, h.fresh)
 		}
 	}
 }
@@ -157,7 +248,7 @@ func TestChangesAreBounded(t *testing.T) {
 		files = append(files, task.FileMark{Path: fmt.Sprintf("/%0100d", i), Changed: true})
 	}
 	files = append(files, task.FileMark{Path: "/only read"})
-	got := fold(&task.ToolResult{Files: files}).Conclude()
+	got := concluded(&task.ToolResult{Files: files})
 	left := 2000 - len(got.Changes)
 	if len(got.Changes) == 0 || left <= 0 || !strings.Contains(got.Summary, fmt.Sprintf("%d more paths", left)) {
 		t.Errorf("%d changes, summary %q", len(got.Changes), got.Summary)
@@ -190,7 +281,19 @@ func TestSystemPrompt(t *testing.T) {
 	tk := task.Task{ID: "sub-7", Agent: "general", Workspace: "/w", Budget: task.Budget{MaxSteps: 30, Tokens: 5000}}
 	tk.Grant.Tools = tool.NewSet(tool.Builtin()...).Names()
 	tk.Grant.Writable = []string{"/w"}
+	spec := task.Spec{
+		Acceptance: []task.Check{{Command: "make test"}, {Command: "make lint", Timeout: time.Minute}}, Schema: `{"type":"object"}`,
+	}
+	full := SystemPrompt(tk, spec, "team-x") // proves R2
+	for _, want := range []string{"- make test (at most 10m0s)", "- make lint (at most 1m0s)", `{"type":"object"}`} {
+		if !strings.Contains(full, want) {
+			t.Errorf("the prompt does not say %q", want)
+		}
+	}
 	prompt := SystemPrompt(tk, task.Spec{}, "team-x")
+	if strings.Contains(prompt, "daemon runs") || strings.Contains(prompt, "Schema") {
+		t.Error("it tells of conditions that there are none of")
+	}
 	for _, want := range []string{"sub-7", "general", "team-x", "/w", "30 model calls", "5000 tokens", "bash, edit", "report"} {
 		if !strings.Contains(prompt, want) {
 			t.Errorf("the prompt does not say %q", want)

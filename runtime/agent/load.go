@@ -19,12 +19,3 @@ func Load(ctx context.Context, j *journal.Journal, t task.Task, system string) (
 	h.adopt()
 	return h, nil
 }
-
-// Conclude gives what a task concluded so far, for ends that its loop can't write itself.
-func Conclude(ctx context.Context, j *journal.Journal, t task.Task) (task.Conclusion, error) {
-	h, err := Load(ctx, j, t, "")
-	if err != nil {
-		return task.Conclusion{Report: task.Report{Summary: task.NoSummary}}, err
-	}
-	return h.Conclude(), nil
-}

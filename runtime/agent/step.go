@@ -25,13 +25,15 @@ const (
 
 // step asks the model once and commits its answer, with the start of the first calls, or the end of the turn.
 func (a *Agent) step(ctx context.Context) (ended bool, err error) {
-	req := model.Request{Model: a.Task.Model, Messages: a.History.Messages}
-	if a.History.wrapUp == 0 {
-		req.Tools = a.specs
+	if why := a.tooLong(); why != "" {
+		return true, a.end(ctx, nil, task.Usage{}, task.Finish{State: task.Failed, Reason: task.ContextOverflow, Error: why})
 	}
 	live := &liveCall{agent: a, step: a.History.steps + 1, attempt: 1}
-	resp, err := live.ask(ctx, req)
-	if err != nil {
+	resp, err := a.ask(ctx, live)
+	switch {
+	case overflows(err) && ctx.Err() == nil && a.History.wrapUp == 0 && a.History.foldable():
+		return a.compact(ctx, true) // the one repair: what follows has nothing to fold (OUT-2)
+	case err != nil:
 		return a.callFailed(ctx, live, err)
 	}
 	stopped := ctx.Err() != nil
@@ -59,6 +61,27 @@ func (a *Agent) step(ctx context.Context) (ended bool, err error) {
 	return false, a.commit(ctx, countStep(entry), bodies...)
 }
 
+// ask makes the call of a step. A wrap-up has no call left for a summary: what does not fit is left out of its request,
+// and once more of it when the provider says so.
+func (a *Agent) ask(ctx context.Context, live *liveCall) (model.Response, error) {
+	req := model.Request{Model: a.Task.Model, Messages: a.History.Messages}
+	if a.History.wrapUp == 0 {
+		req.Tools = a.specs
+		return live.ask(ctx, req)
+	}
+	size := sizeOf(req.Messages)
+	if room, tokens := a.room(), a.tokens(); room > 0 && tokens > room {
+		size = int(int64(size) * room / tokens)
+		req.Messages = shrink(req.Messages, size)
+	}
+	resp, err := live.ask(ctx, req)
+	if overflows(err) && ctx.Err() == nil {
+		req.Messages = shrink(req.Messages, size/2)
+		return live.ask(ctx, req)
+	}
+	return resp, err
+}
+
 // lastWords ends the turn with an answer that asks for no tools. One that was cut at the provider's limit may go on, once.
 func (a *Agent) lastWords(ctx context.Context, entry *task.Assistant, cut bool) (ended bool, err error) {
 	if cut && !a.History.cut && a.History.wrapUp == 0 {
@@ -77,6 +100,7 @@ func (a *Agent) answer(step int, resp model.Response) (*task.Assistant, *task.No
 			CachedTokens: resp.Usage.CachedTokens, ReasoningTokens: resp.Usage.ReasoningTokens,
 		},
 	}
+	entry.Usage.Cost = a.cost(entry.Usage)
 	if a.History.wrapUp != 0 {
 		return entry, nil // it was given no tools
 	}
@@ -132,33 +156,40 @@ func countStep(e *task.Assistant) task.Usage {
 // callFailed ends the task, or keeps what had come when it is being stopped.
 func (a *Agent) callFailed(ctx context.Context, live *liveCall, err error) (bool, error) {
 	if ctx.Err() != nil {
-		a.partial = &task.Assistant{
-			Step: live.step, Text: clip(live.text.String(), maxAnswer), Partial: true, Usage: a.estimate(live.text.Len()),
-		}
+		a.cutShort(live)
 		return false, err
 	}
 	if live.commitErr != nil {
 		return false, live.commitErr
 	}
 	finish := task.Finish{State: task.Failed, Reason: task.ModelError, Error: oneLine(err)}
-	var failure *model.Error
-	if errors.As(err, &failure) && failure.Class == model.ContextOverflow {
+	if overflows(err) {
 		finish.Reason = task.ContextOverflow
 	}
 	a.Log.Warn("model call failed", "task", a.Task.ID, "step", live.step, "error", err)
 	return true, a.end(ctx, nil, task.Usage{}, finish)
 }
 
+// cutShort keeps what came of a call that a stop has ended, and what it has used when anything came.
+func (a *Agent) cutShort(live *liveCall) {
+	used := a.estimate(live.text.Len())
+	switch {
+	case !live.quiet:
+		a.partial = &task.Assistant{
+			Step: live.step, Text: clip(live.text.String(), maxAnswer), Partial: true, Usage: used,
+		}
+	case live.text.Len() > 0:
+		a.spent = used
+	}
+}
+
 // estimate is the usage of a call that was cut short, whose provider no longer tells.
 func (a *Agent) estimate(answered int) task.Usage {
-	asked := 0
-	for _, m := range a.History.Messages {
-		asked += len(m.Text)
-		for _, c := range m.Calls {
-			asked += len(c.Arguments)
-		}
+	used := task.Usage{
+		InputTokens: model.EstimateTokens(sizeOf(a.History.Messages)), OutputTokens: model.EstimateTokens(answered),
 	}
-	return task.Usage{InputTokens: model.EstimateTokens(asked), OutputTokens: model.EstimateTokens(answered)}
+	used.Cost = a.cost(used)
+	return used
 }
 
 // oneLine is an error's sentence for people, never its cause.
@@ -189,6 +220,7 @@ type liveCall struct {
 	step      int
 	attempt   int
 	text      strings.Builder // of this attempt, up to maxAnswer
+	quiet     bool            // its text is not shown
 	paused    bool
 	commitErr error // of a change of state on the way
 }
@@ -210,11 +242,11 @@ func (l *liveCall) on(ctx context.Context, event model.Event) error {
 	switch e := event.(type) {
 	case *model.TextDelta:
 		l.text.WriteString(e.Text[:min(len(e.Text), maxAnswer-l.text.Len())])
-		a.Deltas(task.Delta{Step: l.step, Attempt: l.attempt, Text: valid(e.Text)})
+		l.show(task.Delta{Step: l.step, Attempt: l.attempt, Text: valid(e.Text)})
 	case *model.Retrying:
 		l.text.Reset()
 		l.attempt = e.Attempt
-		a.Deltas(task.Delta{Step: l.step, Attempt: l.attempt, Reset: true})
+		l.show(task.Delta{Step: l.step, Attempt: l.attempt, Reset: true})
 	case *model.Pausing:
 		if e.Until.Sub(a.Now()) >= minPause && !l.paused {
 			l.paused = true
@@ -227,4 +259,10 @@ func (l *liveCall) on(ctx context.Context, event model.Event) error {
 		}
 	}
 	return nil
+}
+
+func (l *liveCall) show(d task.Delta) {
+	if !l.quiet {
+		l.agent.Deltas(d)
+	}
 }

@@ -43,19 +43,22 @@ func decode[A any](raw json.RawMessage) (A, error) {
 	}
 	into := reflect.ValueOf(&args).Elem()
 	var names []string
-	for i := range into.NumField() {
-		name, option, _ := strings.Cut(into.Type().Field(i).Tag.Get("json"), ",")
+	for _, field := range reflect.VisibleFields(into.Type()) {
+		if field.Anonymous {
+			continue // its fields stand for it
+		}
+		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
 		names = append(names, name)
 		value, ok := given[name]
 		delete(given, name)
 		if !ok || string(value) == "null" {
 			if option == "" {
-				return args, invalid(name, "is required: %s", expected(into.Field(i).Type()))
+				return args, invalid(name, "is required: %s", expected(field.Type))
 			}
 			continue
 		}
-		if err := strict(value, into.Field(i).Addr().Interface()); err != nil {
-			return args, invalid(name, "must be %s: %s", expected(into.Field(i).Type()), err)
+		if err := strict(value, into.FieldByIndex(field.Index).Addr().Interface()); err != nil {
+			return args, invalid(name, "must be %s: %s", expected(field.Type), err)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -94,8 +97,10 @@ func expected(t reflect.Type) string {
 			return "a list of strings"
 		}
 		return "a list of objects"
-	case reflect.Struct:
+	case reflect.Struct, reflect.Map:
 		return "an object"
+	case reflect.Pointer:
+		return expected(t.Elem())
 	default:
 		return "a string"
 	}

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -15,37 +16,64 @@ const (
 	reportWhole   = 128 << 10 // bytes of all texts, so that the result fits its row
 )
 
+// MaxOutput bounds the output of a result with a schema, in bytes.
+const MaxOutput = 128 << 10
+
+// reportArgs are a task.Report, with the output of a task that has a result schema.
+type reportArgs struct {
+	Summary   string          `json:"summary"`
+	Findings  []task.Finding  `json:"findings,omitempty"`
+	Artifacts []task.Artifact `json:"artifacts,omitempty"`
+	Claims    []string        `json:"claims,omitempty"`
+	Output    json.RawMessage `json:"output,omitempty"`
+}
+
+const reportFields = `
+	"summary":{"type":"string","minLength":1,"description":"the conclusion, complete in itself (at most 16 KiB)"},
+	"findings":{"type":"array","maxItems":100,"description":"what you found out","items":{
+		"type":"object","additionalProperties":false,"required":["title"],"properties":{
+			"title":{"type":"string","minLength":1},
+			"detail":{"type":"string"},
+			"path":{"type":"string","description":"file that it is about"},
+			"line":{"type":"integer","minimum":1}}}},
+	"artifacts":{"type":"array","maxItems":100,"description":"files that you made or changed","items":{
+		"type":"object","additionalProperties":false,"required":["path"],"properties":{
+			"path":{"type":"string","minLength":1},
+			"description":{"type":"string"}}}},
+	"claims":{"type":"array","maxItems":100,"description":"what you hold to be true now, such as: all tests pass",
+		"items":{"type":"string","minLength":1}}`
+
 func reportTool() Tool {
-	return builtin[task.Report]{
+	return builtin[reportArgs]{
 		spec: Spec{
 			Name: ReportName,
 			Description: "Conclude your task: this is all that whoever gave it to you will see. Say what you did and found, " +
 				"where, and what is still open. It ends your turn.",
-			Parameters: schema(`
-				"summary":{"type":"string","minLength":1,"description":"the conclusion, complete in itself (at most 16 KiB)"},
-				"findings":{"type":"array","maxItems":100,"description":"what you found out","items":{
-					"type":"object","additionalProperties":false,"required":["title"],"properties":{
-						"title":{"type":"string","minLength":1},
-						"detail":{"type":"string"},
-						"path":{"type":"string","description":"file that it is about"},
-						"line":{"type":"integer","minimum":1}}}},
-				"artifacts":{"type":"array","maxItems":100,"description":"files that you made or changed","items":{
-					"type":"object","additionalProperties":false,"required":["path"],"properties":{
-						"path":{"type":"string","minLength":1},
-						"description":{"type":"string"}}}},
-				"claims":{"type":"array","maxItems":100,"description":"what you hold to be true now, such as: all tests pass",
-					"items":{"type":"string","minLength":1}}`, "summary"),
+			Parameters: schema(reportFields, "summary"),
 			Idempotent: true,
 		},
 		run: report,
 	}
 }
 
-func report(_ context.Context, _ Call, args task.Report) (Answer, error) {
-	if err := checkReport(args); err != nil {
+// ReportParameters is the schema of the report tool's arguments for a task with a result schema: that is its output's.
+func ReportParameters(output json.RawMessage) json.RawMessage {
+	return schema(reportFields+`,"output":`+string(output), "summary", "output")
+}
+
+func report(_ context.Context, call Call, args reportArgs) (Answer, error) {
+	r := task.Report{Summary: args.Summary, Findings: args.Findings, Artifacts: args.Artifacts, Claims: args.Claims}
+	if err := checkReport(r); err != nil {
 		return Answer{}, err
 	}
-	return Answer{Text: "the report is accepted; your turn ends here", Report: &args}, nil
+	switch {
+	case args.Output != nil && !call.Scope.HasSchema:
+		return Answer{}, &Error{Reason: InvalidArguments, Subject: "output",
+			Message: `there is no argument "output": your task has no result schema`}
+	case len(args.Output) > MaxOutput:
+		return Answer{}, invalid("output", "has %d bytes, more than %d", len(args.Output), MaxOutput)
+	}
+	return Answer{Text: "the report is accepted; your turn ends here", Report: &r}, nil
 }
 
 func checkReport(r task.Report) error {

@@ -1,14 +1,11 @@
 package tool
 
 import (
-	"errors"
-	"fmt"
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/agentd-dev/agentd/runtime/sandbox"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
@@ -28,6 +25,33 @@ func TestReport(t *testing.T) {
 	}
 	if answer := a.run("report", `{"summary":"short"}`); answer.Report == nil || answer.Report.Summary != "short" {
 		t.Errorf("%+v", answer)
+	}
+}
+
+// proves R3: only the report of a task with a result schema has an output.
+func TestReportOutput(t *testing.T) {
+	a := newAgent(t)
+	const arguments = `{"summary":"done","output":{"a":[1]}}`
+	if e := a.fail(InvalidArguments, "report", arguments); e.Subject != "output" {
+		t.Errorf("without a schema: %+v", e)
+	}
+	a.scope.HasSchema = true
+	if answer := a.run("report", arguments); answer.Report == nil || answer.Report.Summary != "done" {
+		t.Errorf("with one: %+v", answer)
+	}
+	large := `{"summary":"done","output":"` + strings.Repeat("x", MaxOutput) + `"}`
+	if e := a.fail(InvalidArguments, "report", large); e.Subject != "output" {
+		t.Errorf("too large: %+v", e)
+	}
+	var shown struct {
+		Required   []string
+		Properties struct{ Output struct{ Type string } }
+	}
+	if err := json.Unmarshal(ReportParameters(json.RawMessage(`{"type":"array"}`)), &shown); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Join(shown.Required, ",") != "summary,output" || shown.Properties.Output.Type != "array" {
+		t.Errorf("the model sees %+v", shown)
 	}
 }
 
@@ -52,44 +76,5 @@ func TestReportBounds(t *testing.T) {
 		if e := a.fail(InvalidArguments, "report", c.arguments); e.Subject != c.subject {
 			t.Errorf("%.100s: %+v", c.arguments, e)
 		}
-	}
-}
-
-func TestBash(t *testing.T) {
-	a := newAgent(t)
-	for _, c := range []struct {
-		exit sandbox.Exit
-		want string
-	}{
-		{sandbox.Exit{Output: []byte("hello\n")}, "hello\n[exit code 0]"},
-		{sandbox.Exit{}, "[exit code 0]"},
-		{sandbox.Exit{Code: 3, Output: []byte("no end")}, "no end\n[failed with exit code 3]"},
-		{sandbox.Exit{Code: -1, Signal: "SIGSEGV"}, "[ended by signal SIGSEGV]"},
-		{sandbox.Exit{Code: -1, Signal: "SIGKILL", TimedOut: true, Output: []byte("x\n")}, "x\n[killed: it took longer than 2m0s]"},
-		{sandbox.Exit{Output: []byte("a\nb\n"), Dropped: 9}, "a\nb\n[9 bytes in the middle of this output were too many and are lost]\n[exit code 0]"},
-	} {
-		a.shell.exit = c.exit
-		answer := a.run("bash", `{"command":"make","description":"builds"}`)
-		if answer.Text != c.want || answer.IsError {
-			t.Errorf("%+v, want %q", answer, c.want)
-		}
-	}
-	want := sandbox.Command{CallID: "call00001", Line: "make", Dir: a.ws, Timeout: 2 * time.Minute}
-	if a.shell.got != want {
-		t.Errorf("%+v", a.shell.got)
-	}
-	a.text("bash", `{"command":"make","timeout_ms":1500}`)
-	if a.shell.got.Timeout != 1500*time.Millisecond {
-		t.Errorf("%+v", a.shell.got)
-	}
-}
-
-// TestBashCut keeps what had come when the call was ended.
-func TestBashCut(t *testing.T) {
-	a := newAgent(t)
-	a.shell.exit, a.shell.err = sandbox.Exit{Output: []byte("partial")}, errors.New("killed")
-	answer, err := a.set.Run(t.Context(), "bash", Call{ID: "c", Arguments: []byte(`{"command":"x"}`), Scope: a.scope})
-	if answer.Text != "partial" || fmt.Sprint(err) != "killed" {
-		t.Errorf("%+v, %v", answer, err)
 	}
 }

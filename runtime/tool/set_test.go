@@ -14,13 +14,16 @@ import (
 
 func TestSet(t *testing.T) {
 	s := NewSet(Builtin()...)
-	names := []string{"bash", "edit", "glob", "grep", "ls", "read", "report", "write"}
+	names := []string{
+		"bash", "edit", "glob", "grep", "ls", "read", "report", "subagent", "task_output", "task_stop", "write",
+	}
 	if !slices.Equal(s.Names(), names) {
 		t.Errorf("%v", s.Names())
 	}
 	for i, spec := range s.Specs() {
-		wantReadOnly := slices.Contains([]string{"glob", "grep", "ls", "read"}, spec.Name)
-		if spec.Name != names[i] || spec.ReadOnly != wantReadOnly || spec.Idempotent != (spec.Name == "report") ||
+		wantReadOnly := slices.Contains([]string{"glob", "grep", "ls", "read", "task_output"}, spec.Name)
+		wantIdempotent := slices.Contains([]string{"report", "subagent", "task_stop"}, spec.Name)
+		if spec.Name != names[i] || spec.ReadOnly != wantReadOnly || spec.Idempotent != wantIdempotent ||
 			spec.Description == "" {
 			t.Errorf("%+v", spec)
 		}
@@ -78,7 +81,22 @@ func TestMalformedArguments(t *testing.T) {
 		{"glob", `{"pattern":"{a"}`, "pattern", "not a valid pattern"},
 		{"bash", `{"command":" "}`, "command", "must not be empty"},
 		{"bash", `{"command":"ls","timeout_ms":600001}`, "timeout_ms", "600000"},
-		{"bash", `{"command":"ls","background":true}`, "background", "no argument"},
+		{"bash", `{"command":"ls","detached":true}`, "detached", "no argument"},
+		{"subagent", `{}`, "task", "0 are given"},
+		{"subagent", `{"task":"x","tasks":[{"task":"y"}]}`, "task", "2 are given"},
+		{"subagent", `{"chain":[{"task":"y"}],"tasks":[{"task":"y"}]}`, "task", "2 are given"},
+		{"subagent", `{"task":"x","team_name":"y"}`, "team_name", "no argument"},
+		{"subagent", `{"tasks":[{"task":"x","background":true}]}`, "tasks", `unknown field "background"`},
+		{"subagent", `{"tasks":{"task":"x"}}`, "tasks", "a list of objects"},
+		{"subagent", `{"task":"x","network":"no"}`, "network", "true or false"},
+		{"subagent", `{"task":"x","result_schema":"{}"}`, "result_schema", "an object"},
+		{"subagent", `{"task":"x","timeout_s":-1}`, "timeout_s", "must lie between"},
+		{"subagent", `{"task":"x","isolation":"container"}`, "isolation", "none or worktree"},
+		{"subagent", `{"chain":[{"task":"x"},{"task":"y","isolation":"vm"}]}`, "chain[1].isolation", "none or worktree"},
+		{"task_output", `{"task_id":""}`, "task_id", "must not be empty"},
+		{"task_output", `{"task_id":"sub-1","block":true,"timeout_ms":600001}`, "timeout_ms", "600000"},
+		{"task_stop", `{"task_id":"sub-1","level":"KILL"}`, "level", "wrap_up, cancel or kill"},
+		{"task_stop", `{"level":"kill"}`, "task_id", "is required"},
 		{"report", `{"summary":"x","claims":"y"}`, "claims", "a list of strings"},
 		{"report", `{"summary":"x","findings":[{"title":"t","line":"1"}]}`, "findings", "line must be an integer, got string"},
 		{"report", `{"summary":"x","findings":[{"title":"t","lines":1}]}`, "findings", `unknown field "lines"`},
@@ -101,6 +119,8 @@ func TestSchemas(t *testing.T) {
 		"bash": reflect.TypeFor[bashArgs](), "edit": reflect.TypeFor[editArgs](), "glob": reflect.TypeFor[globArgs](),
 		"grep": reflect.TypeFor[grepArgs](), "ls": reflect.TypeFor[lsArgs](), "read": reflect.TypeFor[readArgs](),
 		"report": reflect.TypeFor[task.Report](), "write": reflect.TypeFor[writeArgs](),
+		"subagent": reflect.TypeFor[subagentArgs](), "task_output": reflect.TypeFor[taskOutputArgs](),
+		"task_stop": reflect.TypeFor[taskStopArgs](),
 	} {
 		tool, ok := NewSet(Builtin()...).Lookup(name)
 		if !ok {
@@ -132,7 +152,7 @@ func same(t *testing.T, at string, written, inferred *jsonschema.Schema) {
 	if kind == "array" {
 		same(t, at+"[]", written.Items, inferred.Items)
 	}
-	if kind != "object" {
+	if kind != "object" || inferred.Properties == nil { // or any object
 		return
 	}
 	if written.AdditionalProperties == nil || written.AdditionalProperties.Not == nil {

@@ -21,6 +21,8 @@ type Tasks interface {
 	// Spawn starts a task below the agent. Under a call id that was used before it gives the task of then. The
 	// assignment says what to run; who asks, and where, is filled in.
 	Spawn(ctx context.Context, callID string, a task.Assignment) (task.ID, error)
+	// Expect says which tasks the calls that start now ask about: that one of these ends is no mail to the others.
+	Expect(ids []task.ID)
 	// Wait waits until a task of the agent's has ended, mail comes for the agent, or the timeout passes (0: none). It
 	// returns at once when it would close a circle of waits (R9). Meanwhile the agent is WAITING and holds no slot.
 	Wait(ctx context.Context, id task.ID, timeout time.Duration) (Waited, error)
@@ -46,9 +48,11 @@ const (
 type Waited struct {
 	End      WaitEnd
 	Task     task.Task
+	Usage    task.Usage
+	WallTime time.Duration
 	Activity string       // what it does now, one line
 	Result   *task.Result // when it has ended
-	Children []Waited     // of a group, in the order of its items
+	Children []Waited     // of a group, in the order of its items, as far as they came into being
 	Output   string       // so far: the end of a shell's output, or an agent's last text
-	Members  []task.ID    // of a circle
+	Members  []task.ID    // of a circle: each waits for the next one, the last one for the first
 }

@@ -28,6 +28,13 @@ type Spec struct {
 	Parameters  json.RawMessage // JSON schema of the arguments object
 	ReadOnly    bool            // has no effect: runs in parallel with its like, and again after a crash (D5)
 	Idempotent  bool            // the daemon's own: run again under its call id it gives the first outcome (D5)
+	// Again tells of arguments with which a call is Idempotent although not every one is; nil: of none.
+	Again func(arguments json.RawMessage) bool
+}
+
+// RunsAgain tells whether a call with the arguments may run again when its outcome is unknown (D5).
+func (s Spec) RunsAgain(arguments json.RawMessage) bool {
+	return s.ReadOnly || s.Idempotent || s.Again != nil && s.Again(arguments)
 }
 
 // Call is one call of a tool.
@@ -46,6 +53,7 @@ type Scope struct {
 	Outputs   OutputSource
 	Shell     Shell
 	Tasks     Tasks
+	HasSchema bool // the task has a result schema: its report has an output
 }
 
 // OutputSource reads whole outputs of the agent's earlier calls (`@output/CALL_ID`).
@@ -83,7 +91,7 @@ func (e *Error) Error() string { return e.Message }
 // Reason is the stable name of a failed call's cause, as the model sees it.
 type Reason string
 
-// The reasons of the built-in tools.
+// The reasons of the built-in tools. What the runtime refuses for another reason, such as DEPTH_EXCEEDED, keeps its name.
 const (
 	InvalidArguments Reason = "INVALID_ARGUMENTS" // not the schema's JSON
 	UnknownTool      Reason = "UNKNOWN_TOOL"      // no such tool; Allowed lists them
@@ -98,9 +106,11 @@ const (
 	IOError          Reason = "IO_ERROR"        // the file system says no
 	Failed           Reason = "FAILED"          // a fault of the daemon
 	Repeated         Reason = "REPEATED"        // an identical call once too often
+	OverBudget       Reason = "OVER_BUDGET"     // the budget of tool calls is used up
 	OutcomeUnknown   Reason = "OUTCOME_UNKNOWN" // the daemon died while it ran
 	NotStarted       Reason = "NOT_STARTED"     // the step was stopped before it ran
 	Interrupted      Reason = "INTERRUPTED"     // it ran and was stopped
+	WaitCircle       Reason = "WAIT_CIRCLE"     // the wait would never end (R9)
 )
 
 // Fail makes the answer of a failed call.

@@ -69,7 +69,7 @@ func house() map[string]room {
 			"internal/config", "internal/daemon", "internal/launch", "internal/lifecycle", "runtime/model/script",
 			"runtime/sandbox",
 		},
-		"cmd/agentctl": {wire, "internal/launch", "examples/demo"},
+		"cmd/agentctl": {wire, "internal/launch", "internal/lifecycle", "examples/demo"},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/agent"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
@@ -15,14 +16,11 @@ const (
 	maxInputs    = 32       // named texts
 	maxName      = 64       // bytes of a named text's name
 	maxLine      = 1 << 10  // bytes of a line for people
-	maxMaxSteps  = 1000     // model calls a turn
 	maxTools     = 64       // names of tools in a grant that is asked for
 	maxRoots     = 32       // directories in it
 	maxEnv       = 64       // variables of a shell
 	maxEnvBytes  = 64 << 10 // of them together
 	maxCheckTime = time.Hour
-	maxWallTime  = 365 * 24 * time.Hour
-	maxCost      = 1_000_000 * task.Dollar
 )
 
 func tooLarge(field string, size, limit int) error {
@@ -47,8 +45,6 @@ func (s *Supervisor) check(a task.Assignment) error {
 	switch {
 	case a.Shell != nil:
 		return checkShell(*a.Shell)
-	case s.cfg.DefaultModel == "":
-		return errdefs.New(errdefs.FailedPrecondition, errdefs.ModelNotConfigured, "", "%s", s.cfg.ModelHint)
 	case a.Group != nil:
 		return s.checkGroup(*a.Group)
 	}
@@ -98,6 +94,11 @@ func checkAgent(at string, a task.AgentSpec) error {
 	if err := checkChecks(at, a.Acceptance); err != nil {
 		return err
 	}
+	if a.Schema != "" {
+		if err := agent.CheckSchema(a.Schema); err != nil {
+			return errdefs.BadField(at+"result_schema", "%v", err)
+		}
+	}
 	return checkBudget(at+"budget", a.Budget)
 }
 
@@ -123,14 +124,19 @@ func checkChecks(at string, checks []task.Check) error {
 	if len(checks) > task.MaxChecks {
 		return errdefs.BadField(at+"acceptance", "there are %d; the limit is %d", len(checks), task.MaxChecks)
 	}
+	size := 0
 	for i, c := range checks {
 		field := fmt.Sprintf("%sacceptance[%d]", at, i)
+		size += len(c.Command)
 		if err := checkCommand(field+".command", c.Command); err != nil {
 			return err
 		}
 		if c.Timeout < 0 || c.Timeout > maxCheckTime {
 			return errdefs.BadField(field+".timeout", "must be 0 to %s", maxCheckTime)
 		}
+	}
+	if size > task.MaxCommand {
+		return tooLarge(at+"acceptance", size, task.MaxCommand)
 	}
 	return nil
 }
@@ -157,10 +163,10 @@ func checkShell(sh task.ShellSpec) error {
 	size := 0
 	for _, variable := range sh.Env {
 		size += len(variable)
-		name, _, _ := strings.Cut(variable, "=")
+		name, _, found := strings.Cut(variable, "=")
 		switch {
-		case name == "" || strings.ContainsRune(variable, 0):
-			return errdefs.BadField("env", "%q is no variable", name)
+		case name == "" || !found || strings.ContainsRune(variable, 0):
+			return errdefs.BadField("env", "%q is no variable with a value", name)
 		case strings.HasPrefix(name, "AGENTD_"):
 			return errdefs.BadField("env", "%s is the daemon's own; choose another name", name)
 		}
@@ -180,12 +186,12 @@ func checkBudget(at string, b task.Budget) error {
 		}
 	}
 	switch {
-	case b.MaxSteps < 0 || b.MaxSteps > maxMaxSteps:
-		return errdefs.BadField(at+".max_steps", "must be 1 to %d, or 0 for %d", maxMaxSteps, task.DefaultMaxSteps)
-	case b.WallTime < 0 || b.WallTime > maxWallTime:
-		return errdefs.BadField(at+".wall_time", "must be 0 to %s; 0 is no bound", maxWallTime)
-	case b.Cost > maxCost:
-		return errdefs.BadField(at+".cost_usd", "must be 0 to %d; 0 is no bound", maxCost/task.Dollar)
+	case b.MaxSteps < 0 || b.MaxSteps > task.MaxMaxSteps:
+		return errdefs.BadField(at+".max_steps", "must be 1 to %d, or 0 for %d", task.MaxMaxSteps, task.DefaultMaxSteps)
+	case b.WallTime < 0 || b.WallTime > task.MaxWallTime:
+		return errdefs.BadField(at+".wall_time", "must be 0 to %s; 0 is no bound", task.MaxWallTime)
+	case b.Cost > task.MaxCost:
+		return errdefs.BadField(at+".cost_usd", "must be 0 to %d; 0 is no bound", task.MaxCost/task.Dollar)
 	}
 	return nil
 }

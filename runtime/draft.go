@@ -3,6 +3,7 @@ package runtime
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,6 +40,9 @@ func (s *Supervisor) draftAgent(ctx context.Context, at site, a task.AgentSpec) 
 		return task.Draft{}, errdefs.New(errdefs.FailedPrecondition, errdefs.NotOffered, def.Name,
 			"the definition %s asks for a worktree, which is not offered yet", def.Name)
 	}
+	if at.byAgent && len(a.Acceptance) > 0 && !at.grant.AllowsTool(tool.BashName) {
+		return task.Draft{}, exceeded([]grant.Excess{{Field: "acceptance", Subject: tool.BashName, Allowed: at.grant.Tools}})
+	}
 	g, dropped, err := narrow(at, def, a.Grant)
 	if err != nil {
 		return task.Draft{}, err
@@ -50,6 +54,9 @@ func (s *Supervisor) draftAgent(ctx context.Context, at site, a task.AgentSpec) 
 	t, err := s.newTask(ctx, at, task.Subagent)
 	t.Agent, t.Model = def.Name, cmp.Or(a.Model, def.Model, s.cfg.DefaultModel)
 	t.Description, t.Grant, t.Budget = firstLine(a.Prompt), g, orElse(a.Budget, def.Budget)
+	if err := errors.Join(err, s.checkModel(ctx, t)); err != nil {
+		return task.Draft{}, err
+	}
 	spec := task.Spec{Instructions: def.Instructions, Dropped: dropped, Acceptance: a.Acceptance, Schema: a.Schema}
 	if g.AllowsTool(tool.SubagentName) {
 		spec.Agents = s.notes(at.workspace)
@@ -57,12 +64,20 @@ func (s *Supervisor) draftAgent(ctx context.Context, at site, a task.AgentSpec) 
 	return task.Draft{Task: t, Spec: spec, Opening: opening}, err
 }
 
-// notes tell a delegating agent of the definitions that there are.
+// maxNotes bounds the definitions that a delegating agent is told of.
+const maxNotes = 50
+
+// notes tell a delegating agent of the definitions that there are. What a workspace says of its own stays out of the prompt
+// of an agent that is not its own: whoever wrote the repository is not whom the agent works for.
 func (s *Supervisor) notes(workspace string) []task.AgentNote {
 	definitions, _ := s.cfg.Definitions.List(workspace)
 	var notes []task.AgentNote
-	for _, d := range definitions {
-		notes = append(notes, task.AgentNote{Name: d.Name, Description: d.Description})
+	for _, d := range definitions[:min(len(definitions), maxNotes)] {
+		note := task.AgentNote{Name: d.Name, Description: d.Description}
+		if d.Source == definition.Workspace {
+			note.Description = "defined by this workspace"
+		}
+		notes = append(notes, note)
 	}
 	return notes
 }
@@ -94,7 +109,7 @@ func (s *Supervisor) wholeGrant(workspace string) grant.Grant {
 // roots, elsewhere that directory alone.
 func heritage(p task.Task, workspace string) (grant.Grant, error) {
 	g := p.Grant
-	g.Depth--
+	g.Depth = max(0, g.Depth-1)
 	if workspace == p.Workspace {
 		return g, nil
 	}
@@ -165,13 +180,42 @@ func withOwn(parent grant.Grant, tools []string) []string {
 	return all
 }
 
+// overreach is a request for more than is granted.
+type overreach struct {
+	refusal *errdefs.Error
+	excess  []grant.Excess
+}
+
+// Error names each excess.
+func (o *overreach) Error() string { return o.refusal.Error() }
+
+// Unwrap gives the error as clients see it.
+func (o *overreach) Unwrap() error { return o.refusal }
+
 // exceeded refuses what a request asks for beyond what its parent is granted, naming each.
 func exceeded(excess []grant.Excess) error {
 	e := errdefs.New(errdefs.PermissionDenied, errdefs.GrantExceeded, excess[0].Subject, "not granted: %s", excess[0])
 	for _, more := range excess[1:] {
 		e.Message += "; " + more.String()
 	}
-	return e
+	return &overreach{e, excess}
+}
+
+// allowed lists what a refused request could have asked for instead.
+func allowed(refusal error) []string {
+	o, ok := errors.AsType[*overreach](refusal)
+	if !ok {
+		return nil
+	}
+	var all []string
+	for _, e := range o.excess {
+		for _, name := range e.Allowed {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
 }
 
 // canonicalRoots resolves directories that are named relative to a workspace; nil stays nil.

@@ -5,24 +5,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
+// maxPrevious is how often a chain's prompt may hold {previous}.
+const maxPrevious = 4
+
 // draftGroup makes the task of a group, without those that it runs.
 func (s *Supervisor) draftGroup(ctx context.Context, at site, a task.Assignment) (task.Draft, error) {
+	formation := &task.Formation{
+		Chain: a.Group.Chain, MaxConcurrency: cmp.Or(a.Group.MaxConcurrency, s.cfg.MaxAtOnce),
+	}
+	description := ""
+	if a.Group.ResumeFrom != "" {
+		if !a.Group.Chain {
+			return task.Draft{}, notResumable("only a chain goes on with a chain")
+		}
+		old, err := s.resumable(ctx, at, a.Group.ResumeFrom)
+		if err == nil {
+			err = old.checkItems(a.Group.Items)
+		}
+		if err != nil {
+			return task.Draft{}, err
+		}
+		formation.Kept, description = old.kept, old.task.Description
+	}
+	if n := len(a.Group.Items); n > 0 {
+		mode := "parallel"
+		if a.Group.Chain {
+			mode = "chain"
+		}
+		description = fmt.Sprintf("%s of %d: %s", mode, n, firstLine(a.Group.Items[len(formation.Kept)].Prompt))
+	}
 	t, err := s.newTask(ctx, at, task.Group)
-	mode := "parallel"
-	if a.Group.Chain {
-		mode = "chain"
-	}
-	if len(a.Group.Items) > 0 {
-		t.Description = fmt.Sprintf("%s of %d: %s", mode, len(a.Group.Items), firstLine(a.Group.Items[0].Prompt))
-	}
-	t.Budget = task.Budget{WallTime: a.Budget.WallTime}
-	formation := &task.Formation{Chain: a.Group.Chain, MaxConcurrency: cmp.Or(a.Group.MaxConcurrency, s.cfg.MaxAtOnce)}
+	t.Description, t.Budget = description, task.Budget{WallTime: a.Budget.WallTime}
 	return task.Draft{Task: t, Spec: task.Spec{Group: formation}}, err
 }
 
@@ -31,17 +51,42 @@ func (s *Supervisor) draftGroup(ctx context.Context, at site, a task.Assignment)
 func (s *Supervisor) draftItems(
 	ctx context.Context, at site, a task.Assignment, group *task.Draft, b *journal.Batch,
 ) error {
-	for i, item := range a.Group.Items {
-		d, err := s.draftAgent(ctx, at, item)
-		if err != nil {
-			return inItem(err, i)
-		}
+	drafts, err := s.items(ctx, at, a, len(group.Spec.Group.Kept))
+	for i, d := range drafts {
 		group.Spec.Group.Children = append(group.Spec.Group.Children, d.Task.ID)
 		if a.Group.Chain {
 			b.PutItem(group.Task.ID, i, d)
 		} else {
 			b.CreateTask(d, a.From)
 		}
+	}
+	return err
+}
+
+// items drafts those items of a group that are not kept from an earlier one. Where none are given they are the earlier
+// one's own.
+func (s *Supervisor) items(ctx context.Context, at site, a task.Assignment, kept int) ([]task.Draft, error) {
+	if len(a.Group.Items) == 0 {
+		return s.remaining(ctx, at, a.Group.ResumeFrom)
+	}
+	var drafts []task.Draft
+	for i := kept; i < len(a.Group.Items); i++ {
+		d, err := s.draftAgent(ctx, at, a.Group.Items[i])
+		if err == nil && a.Group.Chain {
+			err = checkPrevious(d.Opening)
+		}
+		if err != nil {
+			return nil, inItem(err, i)
+		}
+		drafts = append(drafts, d)
+	}
+	return drafts, nil
+}
+
+// checkPrevious bounds what a step becomes when the conclusion before it is filled in.
+func checkPrevious(opening string) error {
+	if n := strings.Count(opening, task.Previous); n > maxPrevious {
+		return errdefs.BadField("prompt", "it holds %s %d times; the limit is %d", task.Previous, n, maxPrevious)
 	}
 	return nil
 }
@@ -54,15 +99,11 @@ func inItem(err error, i int) error {
 	}
 	named := *e
 	named.Field = fmt.Sprintf("items[%d].%s", i, e.Field)
+	if named.Subject == e.Field {
+		named.Subject = named.Field
+	}
+	if text, ok := strings.CutPrefix(e.Message, e.Field+": "); ok {
+		named.Message = fmt.Sprintf("%s: %s", named.Field, text)
+	}
 	return &named
-}
-
-// startGroup makes the loop of a group.
-func (s *Supervisor) startGroup(context.Context, *loop, task.Task, task.Spec, bool) (work, error) {
-	return work{}, errdefs.New(errdefs.Internal, errdefs.Fault, "", "groups: to be written")
-}
-
-// concludeGroup gives what a group's children concluded so far.
-func (s *Supervisor) concludeGroup(context.Context, task.Task) (task.Conclusion, error) {
-	return task.Conclusion{}, nil
 }

@@ -1,7 +1,10 @@
 package runtime_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -26,6 +29,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "latch" {
 		os.Exit(sandbox.Latch(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "listen" {
+		listen(os.Args[2])
+	}
 	os.Exit(m.Run())
 }
 
@@ -38,8 +44,12 @@ type house struct {
 	wrap      func(store.Store) store.Store
 	tools     []tool.Tool
 	running   int
-	roots     []string          // --workspace
-	processes runtime.Processes // nil: a real sandbox
+	items     int                    // of a group; 0: as by default
+	facts     map[string]model.Facts // by model; "test" is the default one
+	roots     []string               // --workspace
+	processes runtime.Processes      // nil: a real sandbox
+	quota     int64                  // of a shell's output; 0: the default
+	total     int64                  // of all shells' output; 0: the default
 
 	journal *journal.Journal
 	view    *view.View
@@ -116,10 +126,11 @@ func (h *house) start() {
 	live := view.NewLive()
 	h.view = view.New(h.journal, live, func(id task.ID) int { return h.sup.QueuePosition(id) }, time.Now)
 	h.sup = runtime.New(runtime.Config{
-		Journal: h.journal, Model: strict{h.t, h.model}, DefaultModel: "test", ModelHint: "set --model",
+		Journal: h.journal, Model: strict{h.t, h.model}, DefaultModel: "test",
+		Facts: func(name string) model.Facts { return h.facts[name] },
 		Tools: tool.NewSet(append(tool.Builtin(), h.tools...)...), Processes: processes, View: h.view, Live: live,
-		Workspaces: h.roots, MaxRunning: h.running, MaxShells: 4, MaxDepth: task.MaxDepth, MaxItems: task.MaxItems,
-		MaxAtOnce: task.DefaultAtOnce, Definitions: definition.New(), Now: time.Now, Log: log,
+		Workspaces: h.roots, MaxRunning: h.running, MaxShells: 4, MaxDepth: task.MaxDepth, MaxItems: cmp.Or(h.items, task.MaxItems),
+		MaxAtOnce: task.DefaultAtOnce, ShellQuota: h.quota, ShellTotal: h.total, Definitions: definition.New(), Now: time.Now, Log: log,
 	})
 	var parts sync.WaitGroup
 	journalCtx, stopJournal := context.WithCancel(context.Background())
@@ -283,7 +294,10 @@ func (c *cutStore) Commit(ctx context.Context, b store.Batch) (store.Committed, 
 // noProcesses is for tests in a bubble, whose tools start none.
 type noProcesses struct{}
 
-func (noProcesses) Shell(sandbox.Owner, sandbox.Events) sandbox.Shell       { return sandbox.Shell{} }
+func (noProcesses) Shell(sandbox.Owner, sandbox.Events) sandbox.Shell { return sandbox.Shell{} }
+func (noProcesses) Launch(sandbox.Owner, sandbox.Command, io.Writer, io.Writer) (*sandbox.Running, error) {
+	return nil, errors.ErrUnsupported
+}
 func (noProcesses) Kill(context.Context, string) ([]sandbox.Process, error) { return nil, nil }
 func (noProcesses) Sweep(context.Context, []sandbox.Process) (int, error)   { return 0, nil }
 

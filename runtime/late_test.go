@@ -132,8 +132,17 @@ func TestCancelKeepsTheStartOfALongText(t *testing.T) {
 		synctest.Wait()
 		h.must(h.stopTask(id, task.Cancel))
 		r := h.ended(id, task.Killed, task.StoppedByClient)
-		if len(r.Summary) != 400<<10 || strings.Trim(r.Summary, "é") != "" {
-			h.t.Errorf("%d bytes are kept", len(r.Summary))
+		kept := ""
+		for _, e := range h.entries(id) {
+			if said, ok := e.Body.(*task.Assistant); ok {
+				kept = said.Text
+			}
+		}
+		if len(kept) != 400<<10 || strings.Trim(kept, "é") != "" {
+			h.t.Errorf("%d bytes are kept", len(kept))
+		}
+		if summary, rest, _ := strings.Cut(r.Summary, "\n"); len(summary) != 16<<10 || !strings.Contains(rest, "agentctl output "+string(id)) {
+			h.t.Errorf("the summary has %d bytes, and then %q", len(summary), rest)
 		}
 	})
 }

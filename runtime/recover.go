@@ -144,7 +144,8 @@ func (s *Supervisor) restarted(ctx context.Context, f found) (journal.Live, erro
 	switch {
 	case stepped:
 		live.Restarts, live.FailedResumes = 0, 0
-	case live.Start != noLoop && !s.cfg.Journal.CleanStop():
+	case live.Start != noLoop && !s.cfg.Journal.CleanStop() && f.row.Value.Kind != task.Group &&
+		f.row.Value.State != task.Waiting: // a group and who waits only watch others, who answer for themselves
 		live.Restarts++
 	}
 	live.Start, live.Alone = noLoop, false
@@ -158,7 +159,7 @@ func (s *Supervisor) stepped(ctx context.Context, t task.Task, after task.Seq) (
 			return false, err
 		}
 		switch e.Body.(type) {
-		case *task.Assistant, *task.ToolResult:
+		case *task.Assistant, *task.ToolResult, *task.Compaction:
 			return true, nil
 		}
 	}
@@ -246,9 +247,9 @@ func (s *Supervisor) stopOrphan(ctx context.Context, t task.Task) error {
 	parent, err := s.cfg.Journal.Task(ctx, t.Parent)
 	switch {
 	case isLost(err), err == nil && parent.Value.State.Terminal():
-		return s.order(ctx, t.ID, parentEnded(task.Cancel), nil)
+		return s.order(ctx, t.ID, parentEnded(parent.Value, task.Cancel), nil)
 	case err == nil && parent.Value.Stop != nil:
-		return s.order(ctx, t.ID, parentEnded(parent.Value.Stop.Level), nil)
+		return s.order(ctx, t.ID, parentEnded(parent.Value, parent.Value.Stop.Level), nil)
 	}
 	return err
 }

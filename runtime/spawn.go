@@ -151,7 +151,7 @@ func (s *Supervisor) siteOf(
 		return at, err
 	}
 	p := row.Value
-	if err := s.checkParent(p, team); err != nil {
+	if err := s.checkParent(p, team, a.Shell != nil); err != nil {
 		return at, err
 	}
 	if at.grant, err = heritage(p, workspace); err != nil {
@@ -162,8 +162,9 @@ func (s *Supervisor) siteOf(
 	return at, nil
 }
 
-// checkParent refuses a parent that can't have children, or no more.
-func (s *Supervisor) checkParent(p task.Task, team roster.Team) error {
+// checkParent refuses a parent that can't have children, or no more. A shell has none below it, so depth does not keep it
+// out.
+func (s *Supervisor) checkParent(p task.Task, team roster.Team, shell bool) error {
 	switch {
 	case p.Team != team.ID:
 		return errdefs.BadField("parent_task_id", "task %s belongs to another team", p.ID)
@@ -173,7 +174,7 @@ func (s *Supervisor) checkParent(p task.Task, team roster.Team) error {
 		return errdefs.New(errdefs.FailedPrecondition, errdefs.TaskEnded, string(p.ID), "parent %s has ended", p.ID)
 	case p.State == task.Stopping:
 		return errdefs.New(errdefs.FailedPrecondition, errdefs.TaskStopping, string(p.ID), "parent %s is stopping", p.ID)
-	case p.Depth() >= s.cfg.MaxDepth || p.Grant.Depth < 1:
+	case !shell && (p.Depth() >= s.cfg.MaxDepth || p.Grant.Depth < 1):
 		return errdefs.New(errdefs.FailedPrecondition, errdefs.DepthExceeded, string(p.ID),
 			"parent %s has depth %d and may have no task below it; %d levels are the limit", p.ID, p.Depth(), s.cfg.MaxDepth)
 	}

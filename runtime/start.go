@@ -65,6 +65,7 @@ func (s *Supervisor) startAgent(ctx context.Context, l *loop, t task.Task, spec 
 	a := &agent.Agent{
 		Journal: s.cfg.Journal, Model: s.cfg.Model, Tools: s.cfg.Tools, Slots: pauser{s, l}, Draining: s.draining,
 		Now: s.cfg.Now, Log: s.cfg.Log, Spec: spec, History: history, Above: above,
+		Facts:  s.cfg.Facts(t.Model),
 		Deltas: func(d task.Delta) { s.cfg.Live.Publish(l.id, d) },
 	}
 	if a.Task, a.LiveRev, err = s.commitStart(ctx, l.id, alone); err != nil {
@@ -73,8 +74,8 @@ func (s *Supervisor) startAgent(ctx context.Context, l *loop, t task.Task, spec 
 	}
 	owner := sandbox.Owner{TaskID: string(l.id), TeamID: t.Team, Start: a.Task.Start}
 	a.Scope = &tool.Scope{
-		Workspace: t.Workspace, Grant: t.Grant, Files: files, Known: history.Known,
-		Outputs: outputs{s.cfg.Journal, t.Team, l.id}, Tasks: &family{s: s, loop: l, task: a.Task},
+		Workspace: t.Workspace, Grant: t.Grant, Files: files, Known: history.Known, HasSchema: spec.Schema != "",
+		Outputs: outputs{s.cfg.Journal, t.Team, l.id}, Tasks: newFamily(s, l, a.Task),
 		Shell: s.cfg.Processes.Shell(owner, sandbox.Events{
 			Started: a.ProcessStarted, Ended: a.ProcessEnded,
 			Killed: func(killed []sandbox.Process) { s.countKilled(l, killed) },
@@ -189,7 +190,7 @@ func (s *Supervisor) guardAbove(ctx context.Context, b *journal.Batch, t task.Ta
 			return err
 		}
 		if err != nil || row.Value.State.Terminal() || row.Value.Stop != nil {
-			return errors.Join(agent.ErrGone, s.order(ctx, t.ID, parentEnded(task.Kill), nil))
+			return errors.Join(agent.ErrGone, s.order(ctx, t.ID, parentEnded(row.Value, task.Kill), nil))
 		}
 		b.GuardTask(row)
 	}

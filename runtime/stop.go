@@ -76,7 +76,7 @@ func (s *Supervisor) Stop(ctx context.Context, req StopRequest, progress func(St
 	if err != nil {
 		return err
 	}
-	watch := &stopWatch{s: s, root: req.TaskID, level: req.order().Level, loops: map[*loop]bool{}}
+	watch := s.watchStop(row.Value.Team, []task.ID{req.TaskID}, req.order().Level)
 	if err := watch.look(ctx); err != nil {
 		return err
 	}
@@ -84,6 +84,9 @@ func (s *Supervisor) Stop(ctx context.Context, req StopRequest, progress func(St
 		if err := s.order(context.WithoutCancel(ctx), req.TaskID, req.order(), r); err != nil {
 			return err
 		}
+	}
+	if len(watch.alive) == 0 {
+		return nil
 	}
 	return watch.awaitEnd(ctx, progress)
 }
@@ -248,7 +251,7 @@ func (s *Supervisor) cascade(ctx context.Context, id task.ID, level task.StopLev
 			if err != nil {
 				return err
 			}
-			if err := s.order(ctx, child, parentEnded(level), nil); err != nil && !isLost(err) {
+			if err := s.order(ctx, child, parentEnded(row.Value, level), nil); err != nil && !isLost(err) {
 				return err
 			}
 		}
@@ -259,9 +262,15 @@ func (s *Supervisor) cascade(ctx context.Context, id task.ID, level task.StopLev
 	}
 }
 
-func parentEnded(level task.StopLevel) task.StopOrder {
-	return task.StopOrder{
+// parentEnded is the stop of a child; whoever stops its parent has said how long that may take.
+func parentEnded(parent task.Task, level task.StopLevel) task.StopOrder {
+	order := task.StopOrder{
 		Level: level, State: task.Killed, Reason: task.ParentEnded, Message: "the parent task ended",
 		WrapUpTimeout: task.DefaultWrapUpTimeout, CancelTimeout: task.DefaultCancelTimeout,
 	}
+	if parent.Stop != nil {
+		order.WrapUpTimeout = cmp.Or(parent.Stop.WrapUpTimeout, order.WrapUpTimeout)
+		order.CancelTimeout = cmp.Or(parent.Stop.CancelTimeout, order.CancelTimeout)
+	}
+	return order
 }

@@ -12,26 +12,33 @@ import (
 // progressEvery is how often a stop looks at all its tasks, although the one it waits for stays as it is.
 const progressEvery = time.Second
 
-// stopWatch tells one caller how the stop of a task and of those below it comes along.
+// stopWatch tells one caller how the stop of some tasks and of those below them comes along.
 type stopWatch struct {
 	s     *Supervisor
-	root  task.ID
-	level task.StopLevel           // of the root's stop; until that is seen, the one asked for
-	alive []journal.Row[task.Task] // the root, if it lives, and its living descendants, as last seen
+	team  string
+	roots []task.ID
+	level task.StopLevel           // hardest of the roots' stops, and at least the one asked for
+	alive []journal.Row[task.Task] // the roots that live, and the living below them, as last seen
 	loops map[*loop]bool           // of all that were seen alive; they count the killed
+}
+
+func (s *Supervisor) watchStop(team string, roots []task.ID, level task.StopLevel) *stopWatch {
+	return &stopWatch{s: s, team: team, roots: roots, level: level, loops: map[*loop]bool{}}
 }
 
 // look reads who lives.
 func (w *stopWatch) look(ctx context.Context) error {
-	root, err := w.s.cfg.Journal.Task(ctx, w.root)
-	if err != nil {
-		return err
-	}
-	if root.Value.Stop != nil {
-		w.level = root.Value.Stop.Level
+	for _, id := range w.roots {
+		root, err := w.s.cfg.Journal.Task(ctx, id)
+		if err != nil && !isLost(err) {
+			return err
+		}
+		if err == nil && root.Value.Stop != nil {
+			w.level = max(w.level, root.Value.Stop.Level)
+		}
 	}
 	w.alive = w.alive[:0]
-	for id, err := range w.s.cfg.Journal.Living(ctx, root.Value.Team) {
+	for id, err := range w.s.cfg.Journal.Living(ctx, w.team) {
 		if err != nil {
 			return err
 		}
@@ -42,8 +49,7 @@ func (w *stopWatch) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t := row.Value
-		if !t.State.Terminal() && (id == w.root || slices.Contains(t.Ancestors, w.root)) {
+		if !row.Value.State.Terminal() && w.covers(row.Value) {
 			w.alive = append(w.alive, row)
 		}
 	}
@@ -57,6 +63,12 @@ func (w *stopWatch) look(ctx context.Context) error {
 	return nil
 }
 
+// covers tells whether a task is one of the roots or below one.
+func (w *stopWatch) covers(t task.Task) bool {
+	return slices.Contains(w.roots, t.ID) ||
+		slices.ContainsFunc(t.Ancestors, func(id task.ID) bool { return slices.Contains(w.roots, id) })
+}
+
 // killed counts the processes that were killed so far.
 func (w *stopWatch) killed() int {
 	w.s.mu.Lock()
@@ -68,11 +80,8 @@ func (w *stopWatch) killed() int {
 	return n
 }
 
-// awaitEnd tells progress until the whole subtree is terminal. The stop is on disk, and look was called before it.
+// awaitEnd tells progress until all are terminal. The stops are on disk, and look was called before them.
 func (w *stopWatch) awaitEnd(ctx context.Context, progress func(StopProgress) error) error {
-	if len(w.alive) == 0 {
-		return nil
-	}
 	var told StopProgress
 	for {
 		if err := w.look(ctx); err != nil {

@@ -4,8 +4,10 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -39,6 +41,8 @@ const pruneEvery = time.Hour
 type Processes interface {
 	// Shell gives one start of a task its shell.
 	Shell(o sandbox.Owner, on sandbox.Events) sandbox.Shell
+	// Launch starts a command that waits for its release.
+	Launch(o sandbox.Owner, c sandbox.Command, stdout, stderr io.Writer) (*sandbox.Running, error)
 	// Kill ends all processes of a task and tells which.
 	Kill(ctx context.Context, taskID string) ([]sandbox.Process, error)
 	// Sweep ends what an earlier daemon left and counts it.
@@ -50,7 +54,7 @@ type Config struct {
 	Journal      *journal.Journal
 	Model        model.Model
 	DefaultModel string // of spawns that name none; empty: no model is configured
-	ModelHint    string // what to do then (N6)
+	Facts        func(name string) model.Facts
 	Tools        tool.Set
 	Processes    Processes
 	View         *view.View
@@ -58,6 +62,8 @@ type Config struct {
 	Workspaces   []string   // canonical roots that workspaces must lie beneath; empty: anywhere
 	MaxRunning   int        // agents at once
 	MaxShells    int        // shells at once
+	ShellQuota   int64      // bytes that are kept of a shell's output; 0: DefaultShellQuota
+	ShellTotal   int64      // bytes that are kept of all living shells' output; 0: DefaultShellTotal
 	MaxDepth     int        // levels of tasks below a client's spawn
 	MaxItems     int        // agents of a group
 	MaxAtOnce    int        // of them side by side, when the spawn does not say; 1 to MaxItems
@@ -73,6 +79,8 @@ type Supervisor struct {
 	draining  chan struct{} // closed when no new step may begin
 	reachable chan struct{} // closed when clients may come
 	suspects  chan task.ID  // to be resumed alone
+	shells    *allowance    // of what shells write
+	waits     *waits
 	work      sync.WaitGroup
 
 	mu       sync.Mutex
@@ -87,10 +95,11 @@ type Supervisor struct {
 
 // New makes a supervisor; Serve starts it.
 func New(cfg Config) *Supervisor {
+	cfg.ShellQuota = cmp.Or(cfg.ShellQuota, DefaultShellQuota)
 	return &Supervisor{
 		cfg: cfg, due: newDeadlines(), draining: make(chan struct{}), reachable: make(chan struct{}),
-		suspects: make(chan task.ID, 1), loops: map[task.ID]*loop{}, attached: map[task.ID]int{},
-		pools: newPools(cfg.MaxRunning, cfg.MaxShells),
+		suspects: make(chan task.ID, 1), waits: newWaits(), loops: map[task.ID]*loop{}, attached: map[task.ID]int{},
+		pools: newPools(cfg.MaxRunning, cfg.MaxShells), shells: &allowance{left: cmp.Or(cfg.ShellTotal, DefaultShellTotal)},
 	}
 }
 

@@ -82,9 +82,13 @@ func (s *Supervisor) running() []*loop {
 	return loops
 }
 
-// awaitStep waits until a loop's task has committed something of a step since its newest start, or ended, or the loop
-// has, or the daemon stops. A task whose record is lost has nothing to show.
+// awaitStep waits until a loop's task has committed something of a step since its newest start, or waits, or has ended, or
+// the loop has, or the daemon stops. A task whose record is lost has nothing to show; a group and a shell, which is never
+// resumed, are not to blame.
 func (s *Supervisor) awaitStep(ctx context.Context, l *loop) error {
+	if l.id.Kind() != task.Subagent {
+		return nil
+	}
 	err := s.persist(ctx, func() error { return s.awaitStepOnce(ctx, l) })
 	if isLost(err) {
 		return nil
@@ -93,12 +97,16 @@ func (s *Supervisor) awaitStep(ctx context.Context, l *loop) error {
 }
 
 func (s *Supervisor) awaitStepOnce(ctx context.Context, l *loop) error {
+	team, err := s.cfg.Journal.TeamOf(ctx, l.id)
+	if err != nil {
+		return err
+	}
 	for {
+		more := s.cfg.Journal.Follow(team, string(l.id))
 		row, err := s.cfg.Journal.Task(ctx, l.id)
 		if err != nil {
 			return err
 		}
-		more := s.cfg.Journal.Follow(row.Value.Team, string(l.id))
 		live, err := s.cfg.Journal.Live(ctx, row.Value.Team, l.id)
 		if errdefs.Is(err, errdefs.RecordNotFound) {
 			s.cfg.Journal.Unfollow(row.Value.Team, string(l.id)) // it has ended
@@ -106,6 +114,9 @@ func (s *Supervisor) awaitStepOnce(ctx context.Context, l *loop) error {
 		}
 		if err != nil {
 			return err
+		}
+		if row.Value.State == task.Waiting && live.Value.Start == row.Value.Start {
+			return nil // it does nothing that could take the daemon down, and may wait for what has yet to start
 		}
 		stepped, err := s.stepped(ctx, row.Value, task.Seq(live.Rev))
 		if stepped || err != nil {

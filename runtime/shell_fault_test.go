@@ -1,0 +1,375 @@
+package runtime_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime"
+	"github.com/agentd-dev/agentd/runtime/model"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/store"
+	"github.com/agentd-dev/agentd/store/storetest"
+)
+
+// proves S2, T3, O4: when the daemon stops in order, a shell gets a moment to end and is INTERRUPTED; a queued one starts
+// with the next daemon.
+func TestShellsAtTheStopOfTheDaemon(t *testing.T) {
+	h := newHouse(t, play())
+	heeds := h.shell("trap 'echo bye; exit 5' TERM; echo > a; while :; do sleep 0.01; done")
+	dies := h.shell("echo $$ > pids; echo > b; sleep 1000")
+	deaf := h.shell("trap '' TERM; echo $$ > deaf; echo > c; while :; do sleep 0.01; done")
+	done := h.shell("trap 'echo saved; exit 0' TERM; echo > d; while :; do sleep 0.01; done")
+	queued := h.shell("echo later")
+	for _, name := range []string{"a", "b", "c", "d"} {
+		h.made(name)
+	}
+	begun := time.Now()
+	h.stop()
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+	h.gone("pids")
+	h.gone("deaf")
+	h.start()
+	for id, code := range map[task.ID]int{heeds: 5, dies: -1, deaf: -1} {
+		r := h.ended(id, task.Failed, task.Interrupted)
+		if r.Error != "the daemon stopped" || *r.ExitCode != code || h.notices(id) != "" {
+			t.Errorf("%s: %+v", id, r)
+		}
+	}
+	if out := h.output(heeds, task.Stdout); out != "bye\n" {
+		t.Errorf("wrote %q", out)
+	}
+	h.ended(done, task.Completed, task.Done)
+	h.ended(queued, task.Completed, task.Done)
+	if out := h.output(queued, 0); out != "later\n" {
+		t.Errorf("wrote %q", out)
+	}
+	h.noRecord()
+}
+
+// proves D4, T3, O4, S1: a daemon that dies after any commit of a shell leaves nothing running; the next one ends the
+// shell, marks what may be missing, and does not run it twice.
+func TestShellWhenTheDaemonDies(t *testing.T) {
+	for n := 1; ; n++ {
+		over := false
+		t.Run(fmt.Sprint(n), func(t *testing.T) { over = shellKilledAfter(t, n) })
+		if over || t.Failed() {
+			if n < 6 {
+				t.Errorf("only %d commits were walked over", n)
+			}
+			return
+		}
+	}
+}
+
+// shellKilledAfter tells whether the run was over before its n-th commit.
+func shellKilledAfter(t *testing.T, n int) (over bool) {
+	h := newHouse(t, play())
+	h.cut.after(n)
+	id, err := h.sup.Spawn(context.Background(), task.Assignment{
+		RequestID: "once", Caller: "test", From: "user", Workspace: h.workspace,
+		Shell: &task.ShellSpec{Command: "echo $$ >> pids; for i in 1 2 3; do echo $i; sleep 0.25; done; exit 4"},
+	})
+	if err == nil {
+		over = h.endedOrDead(id)
+	}
+	h.restart()
+	if err != nil {
+		return false // it is not there
+	}
+	if row, err := h.journal.Task(context.Background(), id); errdefs.Is(err, errdefs.TaskNotFound) {
+		return false
+	} else if h.must(err); row.Value.State == task.Running {
+		t.Error("it claims to run")
+	}
+	r := h.result(id)
+	h.endedOnce(id)
+	out := h.output(id, 0)
+	switch r.Reason {
+	case task.ExitNonzero:
+		if out != "1\n2\n3\n" || *r.ExitCode != 4 {
+			t.Errorf("%+v, wrote %q", r, out)
+		}
+	case task.Interrupted:
+		if note := h.notices(id); !strings.HasPrefix("1\n2\n3\n", out) || !strings.Contains(note, fmt.Sprintf("first %d bytes", len(out))) {
+			t.Errorf("%q after %q", note, out)
+		}
+	default:
+		t.Errorf("%+v", r)
+	}
+	if pids, err := os.ReadFile(filepath.Join(h.workspace, "pids")); err == nil {
+		h.gone("pids")
+		if strings.Count(string(pids), "\n") != 1 {
+			t.Errorf("it ran more than once: %q", pids)
+		}
+	}
+	h.noRecord()
+	return over
+}
+
+// proves D8: with the n-th commit failing in each way, for all n, the command runs once, its output is there once, and
+// its end is told once.
+func TestEveryCommitOfAShellFails(t *testing.T) {
+	const most = 14 // more than there are
+	for name, mode := range map[string]storetest.Mode{
+		"refused": storetest.Refused, "landed": storetest.Landed, "lost": storetest.Lost,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var failed tally
+			t.Run("at", func(t *testing.T) {
+				for n := range most {
+					t.Run(fmt.Sprint(n+1), func(t *testing.T) {
+						t.Parallel()
+						if shellWithFault(t, storetest.Plan{From: n + 1, Count: 1, Mode: mode}) {
+							failed.add("commits")
+						}
+					})
+				}
+			})
+			if n := failed.get("commits"); n < 8 || n == most {
+				t.Errorf("%d commits were walked over", n)
+			}
+		})
+	}
+}
+
+// shellWithFault tells whether a commit failed. The plan counts from the end of the start.
+func shellWithFault(t *testing.T, plan storetest.Plan) bool {
+	var faulty *storetest.Faulty
+	h := newHouse(t, play(), func(h *house) {
+		h.wrap = func(st store.Store) store.Store {
+			plan.From++ // the journal's start is one commit
+			faulty = storetest.Wrap(st, plan)
+			return faulty
+		}
+	})
+	var id task.ID
+	for {
+		var err error
+		id, err = h.sup.Spawn(context.Background(), task.Assignment{
+			RequestID: "once", Caller: "test", From: "user", Workspace: h.workspace,
+			Shell: &task.ShellSpec{Command: "echo x >> ran; for i in 1 2 3; do echo $i; sleep 0.25; done; exit 4"},
+		})
+		if err == nil {
+			break
+		}
+		if errdefs.KindOf(err) != errdefs.Unavailable {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r := h.ended(id, task.Failed, task.ExitNonzero)
+	if out := h.output(id, 0); out != "1\n2\n3\n" || *r.ExitCode != 4 {
+		t.Errorf("%+v, wrote %q", r, out)
+	}
+	if ran := h.made("ran"); ran != "x" {
+		t.Errorf("it ran more than once: %q", ran)
+	}
+	faulty.Heal()
+	for h.journal.Stalled() != nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	h.noRecord()
+	return faulty.Failed() > 0
+}
+
+// proves D8, O4: while the store is stalled a command goes on until the pipe is full, and then waits; nothing is lost.
+func TestShellWhileTheStoreIsStalled(t *testing.T) {
+	var faulty *storetest.Faulty
+	h := newHouse(t, play(), func(h *house) {
+		h.wrap = func(st store.Store) store.Store {
+			faulty = storetest.Wrap(st, storetest.Plan{})
+			return faulty
+		}
+	})
+	chatty := h.shell("echo > up; until [ -e go ]; do sleep 0.01; done; seq 500000; echo > all")
+	quiet := h.shell("until [ -e go ]; do sleep 0.01; done; echo said; echo > ended")
+	// What it writes last is still in the pipe when it ends.
+	fits := h.shell("until [ -e go ]; do sleep 0.01; done; echo; sleep 0.5; head -c 330000 /dev/zero; echo > fits")
+	h.made("up")
+	h.untilState(quiet, task.Running)
+	h.untilOutput(chatty, 0)
+	h.untilOutput(fits, 0)
+	faulty.Stall()
+	h.must(os.WriteFile(filepath.Join(h.workspace, "go"), nil, 0o600))
+	h.made("ended")
+	h.made("fits")
+	time.Sleep(1500 * time.Millisecond) // they could have written all, and the rest of a pipe is not waited for that long
+	if _, err := os.Stat(filepath.Join(h.workspace, "all")); err == nil {
+		t.Error("nothing held the writer back")
+	}
+	if s := h.states(quiet); s != "QUEUED RUNNING" {
+		t.Errorf("it claims %s", s)
+	}
+	faulty.Heal()
+	h.ended(chatty, task.Completed, task.Done)
+	h.ended(quiet, task.Completed, task.Done)
+	h.ended(fits, task.Completed, task.Done)
+	var want strings.Builder
+	for i := range 500_000 {
+		want.WriteString(strconv.Itoa(i+1) + "\n")
+	}
+	if h.output(chatty, 0) != want.String() || h.output(quiet, 0) != "said\n" || len(h.output(fits, 0)) != 330_001 {
+		t.Error("output was lost")
+	}
+}
+
+// untilOutput waits until a shell's output of that many bytes is on disk and its process on record.
+func (h *house) untilOutput(id task.ID, n int) {
+	h.t.Helper()
+	h.until(id, "output", func(t task.Task, entries []task.Entry) bool {
+		size := 0
+		for _, e := range entries {
+			if out, ok := e.Body.(*task.Output); ok {
+				size += len(out.Data)
+			}
+		}
+		for _, err := range h.journal.Processes(context.Background(), t.Team) {
+			h.must(err)
+			return size >= n
+		}
+		return false
+	})
+}
+
+// proves D8, T1: a stop that is on disk when the store stalls kills the command at once, and is written when it can be; a
+// daemon that stops meanwhile hangs for nobody.
+func TestStopOfAShellDuringAStall(t *testing.T) {
+	var faulty *storetest.Faulty
+	h := newHouse(t, play(), func(h *house) {
+		h.wrap = func(st store.Store) store.Store {
+			faulty = storetest.Wrap(st, storetest.Plan{})
+			return faulty
+		}
+	})
+	const deaf = "trap '' TERM; echo $$ >> pids; echo up; while :; do echo more; sleep 0.01; done"
+	stopped, left := h.shell(deaf), h.shell(deaf)
+	h.untilOutput(stopped, 3)
+	h.untilOutput(left, 3)
+	ended := make(chan error, 1)
+	go func() {
+		req := runtime.StopRequest{Caller: "test", TaskID: stopped, Level: task.WrapUp, WrapUp: 500 * time.Millisecond}
+		ended <- h.sup.Stop(context.Background(), req, func(runtime.StopProgress) error { return nil })
+	}()
+	h.untilAny(stopped, task.Stopping)
+	faulty.Stall()
+	time.Sleep(time.Second) // the stop's deadline passes, and can't be written
+	faulty.Heal()
+	h.ended(stopped, task.Killed, task.StoppedByClient)
+	h.must(<-ended)
+	faulty.Stall()
+	time.Sleep(300 * time.Millisecond)
+	h.stop = h.kill // it can't be marked clean
+	h.restart()
+	h.gone("pids")
+	h.ended(left, task.Failed, task.Interrupted)
+	if h.notices(left) == "" {
+		t.Error("nothing says that output may be missing")
+	}
+}
+
+// buggy panics at the first commit of output.
+type buggy struct{ store.Store }
+
+func (b buggy) Commit(ctx context.Context, batch store.Batch) (store.Committed, error) {
+	if len(batch.Ops) == 1 && batch.Ops[0].Kind == store.Append && strings.HasPrefix(batch.Ops[0].Name, "entry/sh-") {
+		panic("a bug")
+	}
+	return b.Store.Commit(ctx, batch)
+}
+
+// proves S3: a bug at work on one shell's output ends that shell.
+func TestPanicInAShell(t *testing.T) {
+	h := newHouse(t, play(), func(h *house) { h.wrap = func(st store.Store) store.Store { return buggy{st} } })
+	quiet := h.shell("until [ -e go ]; do sleep 0.01; done")
+	id := h.shell("echo $$ > pids; echo said; while :; do seq 10000; done")
+	h.ended(id, task.Failed, task.Panic)
+	h.gone("pids")
+	h.must(os.WriteFile(filepath.Join(h.workspace, "go"), nil, 0o600))
+	h.ended(quiet, task.Completed, task.Done)
+	h.noRecord()
+}
+
+// proves R6, D5: an agent's background command is a task below it, whose end it is told once; asked again with the same
+// call it is the same task.
+func TestBackgroundCommandOfAnAgent(t *testing.T) {
+	var heard string
+	h := newHouse(t, func(_ context.Context, req model.Request, _ func(model.Event)) (model.Response, error) {
+		last := req.Messages[len(req.Messages)-1].Text
+		switch {
+		case len(req.Messages) == 2:
+			return call("bash", `{"command":"echo built; exit 3","background":true,"description":"the build"}`), nil
+		case strings.Contains(last, "sh-2"):
+			heard += last + "\n"
+			if !strings.Contains(last, "exit") {
+				return call("bash", `{"command":"sleep 0.2"}`), nil
+			}
+		}
+		return text("done"), nil
+	})
+	id := h.spawn("x")
+	h.ended(id, task.Completed, task.Done)
+	r := h.ended("sh-2", task.Failed, task.ExitNonzero)
+	sh := h.task("sh-2")
+	if sh.Parent != id || sh.Description != "the build" || *r.ExitCode != 3 || h.output("sh-2", 0) != "built\n" {
+		t.Errorf("%+v, %+v", sh.Task, r)
+	}
+	if !strings.Contains(heard, "runs in the background as task sh-2") || !strings.Contains(heard, "exit code 3") {
+		t.Errorf("the agent heard %q", heard)
+	}
+}
+
+// proves D5: a daemon that dies after any commit of a background call starts the command once, and the call is answered
+// with its task.
+func TestBackgroundCommandIsStartedOnce(t *testing.T) {
+	for n := 2; ; n++ { // the first is the agent's spawn
+		over := false
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			h := newHouse(t, play(call("bash", `{"command":"echo x >> ran","background":true}`), text("1"), text("2"), text("3")))
+			id := h.spawn("x")
+			h.cut.after(n - 1)
+			over = h.endedOrDead(id)
+			h.restart()
+			h.ended(id, task.Completed, task.Done)
+			for _, r := range h.results(id) {
+				if r.IsError || !strings.Contains(r.Text, "task sh-") {
+					t.Errorf("answer: %s", r.Text)
+				}
+			}
+			shells := 0
+			for child, err := range h.journal.Children(context.Background(), h.task(id).Team, id) {
+				h.must(err)
+				shells++
+				h.result(child)
+				h.endedOnce(child)
+			}
+			ran, err := os.ReadFile(filepath.Join(h.workspace, "ran"))
+			if shells != 1 || err == nil && string(ran) != "x\n" {
+				t.Errorf("%d tasks, ran %q", shells, ran)
+			}
+		})
+		if over || t.Failed() {
+			if n < 5 {
+				t.Errorf("only %d commits were walked over", n)
+			}
+			return
+		}
+	}
+}
+
+// proves N4: a command that an agent started does not outlive it.
+func TestBackgroundCommandEndsWithItsAgent(t *testing.T) {
+	h := newHouse(t, play(
+		call("bash", `{"command":"echo $$ > pids; sleep 1000","background":true}`), text("done"), text("done all the same")))
+	id := h.spawn("x")
+	h.ended(id, task.Completed, task.Done)
+	h.ended("sh-2", task.Killed, task.ParentEnded)
+}

@@ -79,9 +79,7 @@ func entryToWire(e task.Entry) *agentdv1.Entry {
 			CallId: b.CallID, Tool: b.Tool, Text: b.Text, IsError: b.IsError, Truncated: b.Truncated,
 		}}
 	case *task.StateChange:
-		w.Body = &agentdv1.Entry_State{State: &agentdv1.StateChange{
-			From: stateToWire(b.From), To: stateToWire(b.To), Reason: reasonToWire(b.Reason),
-		}}
+		w.Body = &agentdv1.Entry_State{State: stateChangeToWire(*b)}
 	case *task.Notice:
 		w.Body = &agentdv1.Entry_Notice{Notice: &agentdv1.Notice{
 			Text: b.Text, TaskId: string(b.TaskID), State: stateToWire(b.State),
@@ -181,6 +179,32 @@ func spawnItem(i view.Item) *agentdv1.SpawnResponse {
 		w.Item = &agentdv1.SpawnResponse_Heartbeat{Heartbeat: &agentdv1.Heartbeat{Time: timeToWire(i.Heartbeat)}}
 	}
 	return w
+}
+
+// newsToWire packs an item of a watch.
+func newsToWire(n view.News) *agentdv1.WatchResponse {
+	w := &agentdv1.WatchResponse{Cursor: n.Cursor}
+	switch {
+	case n.Event != nil:
+		w.Item = &agentdv1.WatchResponse_Event{Event: eventToWire(*n.Event)}
+	case n.Gap != "":
+		w.Item = &agentdv1.WatchResponse_Gap{Gap: &agentdv1.Gap{Reason: n.Gap}}
+	}
+	return w
+}
+
+func eventToWire(e view.Event) *agentdv1.Event {
+	w := &agentdv1.Event{Time: timeToWire(e.Tick.Time()), Team: e.TeamName, TaskId: string(e.TaskID)}
+	if s := e.State; s != nil {
+		w.Kind = &agentdv1.Event_State{State: stateChangeToWire(*s)}
+	} else {
+		w.Kind = &agentdv1.Event_MessageId{MessageId: e.MessageID}
+	}
+	return w
+}
+
+func stateChangeToWire(s task.StateChange) *agentdv1.StateChange {
+	return &agentdv1.StateChange{From: stateToWire(s.From), To: stateToWire(s.To), Reason: reasonToWire(s.Reason)}
 }
 
 func receiptToWire(r mailbox.Receipt) *agentdv1.SendMessageResponse {

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/agentd-dev/agentd/mailbox"
 	"github.com/agentd-dev/agentd/runtime"
 	"github.com/agentd-dev/agentd/runtime/grant"
+	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/view"
 )
@@ -42,9 +45,9 @@ func TestEnumsSayTheSame(t *testing.T) {
 	named(t, "TASK_STATE_", task.States(), stateToWire)
 	named(t, "TASK_REASON_", task.Reasons(), reasonToWire)
 	named(t, "STOP_LEVEL_", []task.StopLevel{task.WrapUp, task.Cancel, task.Kill}, levelToWire)
-	named(t, "TASK_KIND_", []word[task.Kind]{{task.Subagent, "SUBAGENT"}}, func(w word[task.Kind]) agentdv1.TaskKind {
-		return kindToWire(w.value)
-	})
+	named(t, "TASK_KIND_", task.Kinds(), kindToWire)
+	named(t, "OUTPUT_STREAM_", []word[task.Stream]{{task.Stdout, "STDOUT"}, {task.Stderr, "STDERR"}},
+		func(w word[task.Stream]) agentdv1.OutputStream { return streamToWire(w.value) })
 	named(t, "RECEIPT_STATE_", []word[mailbox.State]{
 		{mailbox.Accepted, "ACCEPTED"}, {mailbox.Delivered, "DELIVERED"}, {mailbox.Undeliverable, "UNDELIVERABLE"},
 	}, func(w word[mailbox.State]) agentdv1.ReceiptState { return receiptStateToWire(w.value) })
@@ -74,7 +77,7 @@ func TestUnpackingKnowsEveryValue(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{
 			accepts(agentdv1.TaskKind_name, func(k agentdv1.TaskKind) error { _, err := kindOf(k); return err }),
-			"TASK_KIND_UNSPECIFIED TASK_KIND_SUBAGENT",
+			"TASK_KIND_UNSPECIFIED TASK_KIND_SUBAGENT TASK_KIND_SHELL TASK_KIND_GROUP",
 		},
 		{
 			accepts(agentdv1.StopLevel_name, func(l agentdv1.StopLevel) error { _, err := levelOf(l); return err }),
@@ -107,16 +110,21 @@ func TestUnpackingKnowsEveryValue(t *testing.T) {
 // TestNothingIsLeftOut packs values that are full and looks for fields that stayed empty.
 func TestNothingIsLeftOut(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	usage := task.UsageOf([]int64{1, 2, 3, 4, 5, 6, 7})
+	usage := task.UsageOf([]int64{1, 2, 3, 4, 5, 6, 7, 8})
 	full := view.Task{
 		Task: task.Task{
 			ID: "sub-1", Kind: task.Subagent, Agent: "general", Model: "m", Description: "d", Workspace: "/w",
 			Parent: "sub-0", Ancestors: []task.ID{"sub-0"}, State: task.Killed, Reason: task.Timeout, Error: "e",
-			Grant:  grant.Grant{Tools: []string{"ls"}, Readable: []string{"/w"}, Writable: []string{"/w"}},
-			Budget: task.Budget{MaxSteps: 1, Steps: 2, Tokens: 3, WallTime: 4}, Incarnation: 1,
-			Created: at, Started: at, Ended: at,
+			Grant: grant.Grant{
+				Tools: []string{"ls"}, Readable: []string{"/w"}, Writable: []string{"/w"}, Network: true, Depth: 1,
+			},
+			Budget: task.Budget{
+				MaxSteps: 1, Steps: 2, Tokens: 3, WallTime: 4, Turns: 5, ToolCalls: 6, Cost: 7,
+			},
+			Incarnation: 1, Created: at, Started: at, Ended: at,
 		},
-		TeamName: "shop", Usage: usage, WallTime: time.Second, Activity: "a", LastSeq: 7,
+		TeamName: "shop", Usage: usage, WallTime: time.Second, Activity: "a", LastSeq: 7, Place: 1,
+		Dropped: []string{"bash"},
 	}
 	result := task.Result{
 		TaskID: "sub-1", State: task.Failed, Reason: task.Panic, Error: "e",
@@ -134,7 +142,8 @@ func TestNothingIsLeftOut(t *testing.T) {
 		&task.Input{From: "user", Text: "t", MessageID: "m-1"},
 		&task.ToolResult{CallID: "c", Tool: "ls", Text: "t", IsError: true, Truncated: true},
 		&task.StateChange{From: task.Running, To: task.Failed, Reason: task.Done},
-		&task.Notice{Text: "n"},
+		&task.Notice{Text: "n", TaskID: "sub-2", State: task.Failed},
+		&task.Output{Data: []byte("d"), Stream: task.Stderr, Offset: 1, Dropped: 1},
 	}
 	noMissing(t, taskToWire(full))
 	noMissing(t, outcomeToWire(result))
@@ -146,6 +155,16 @@ func TestNothingIsLeftOut(t *testing.T) {
 		Calls: []task.ToolCall{{ID: "c", Name: "ls", Arguments: "{}"}},
 	}})
 	noMissing(t, answer, "agentd.v1.Usage.wall_time") // of tasks only
+	compaction := entryToWire(task.Entry{Seq: 1, Time: at, Body: &task.Compaction{Summary: "s", Usage: usage}})
+	noMissing(t, compaction, "agentd.v1.Usage.wall_time")
+	happened := view.Event{Event: journal.Event{Tick: 1, TaskID: "sub-1", MessageID: "m-1"}, TeamName: "shop"}
+	noMissing(t, newsToWire(view.News{Cursor: "c", Event: &happened}))
+	happened.State = &task.StateChange{From: task.Running, To: task.Failed, Reason: task.Done}
+	noMissing(t, newsToWire(view.News{Cursor: "c", Event: &happened}))
+	noMissing(t, newsToWire(view.News{Cursor: "c", Gap: "g"}))
+	if w := newsToWire(view.News{Cursor: "c"}); w.GetCursor() != "c" || w.Item != nil {
+		t.Errorf("a cursor alone became %v", w)
+	}
 	noMissing(t, deltaToWire(task.Delta{Step: 1, Attempt: 1, Text: "t"}))
 	noMissing(t, deltaToWire(task.Delta{Step: 1, Attempt: 1, Reset: true}))
 	noMissing(t, receiptToWire(mailbox.Receipt{MessageID: "m-1", State: mailbox.Delivered, Seq: 1, Reason: "r"}))
@@ -183,6 +202,18 @@ func noMissing(t *testing.T, m proto.Message, known ...protoreflect.FullName) {
 	}
 }
 
+// What a shell writes may be any bytes: JSON has them in base64.
+func TestOutputIsBytes(t *testing.T) {
+	w := entryToWire(task.Entry{Seq: 1, Body: &task.Output{Data: []byte("\x00\xff\n"), Stream: task.Stdout, Offset: 7}})
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(w.GetOutput())
+	must(t, err)
+	var got struct{ Data, Stream, Offset string }
+	must(t, json.Unmarshal(text, &got))
+	if got.Data != "AP8K" || got.Stream != "OUTPUT_STREAM_STDOUT" || got.Offset != "7" {
+		t.Errorf("it became %s", text)
+	}
+}
+
 func TestItemsAreTheSameInBothStreams(t *testing.T) {
 	for _, i := range []view.Item{
 		{Task: &view.Task{Task: task.Task{ID: "sub-1"}}},
@@ -210,7 +241,11 @@ func bytesOf(t *testing.T, m proto.Message) string {
 
 // A wrong field is named as the request has it, not as the assignment has it.
 func TestFieldsAreNamedAsInTheRequest(t *testing.T) {
-	plain, timed := &agentdv1.SpawnRequest{}, &agentdv1.SpawnRequest{Timeout: durationToWire(time.Second)}
+	plain := &agentdv1.SpawnRequest{Mode: &agentdv1.SpawnRequest_Single{}}
+	timed := &agentdv1.SpawnRequest{Mode: &agentdv1.SpawnRequest_Single{}, Timeout: durationToWire(time.Second)}
+	parallel := &agentdv1.SpawnRequest{Mode: &agentdv1.SpawnRequest_Parallel{}}
+	chain := &agentdv1.SpawnRequest{Mode: &agentdv1.SpawnRequest_Chain{}}
+	shell := &agentdv1.SpawnRequest{Mode: &agentdv1.SpawnRequest_Shell{}}
 	for _, c := range []struct {
 		req         *agentdv1.SpawnRequest
 		field, want string
@@ -222,6 +257,26 @@ func TestFieldsAreNamedAsInTheRequest(t *testing.T) {
 		{timed, "budget.steps", "single.budget.steps"},
 		{plain, "workspace", "workspace"},
 		{plain, "parent_task_id", "parent_task_id"},
+		{plain, "description", "description"},
+		{plain, "grant.tools", "single.grant.tools"},
+		{plain, "grant.readable_roots[1]", "single.grant.readable_roots[1]"},
+		{plain, "result_schema", "single.result_schema"},
+		{plain, "acceptance[1].command", "single.acceptance[1].command"},
+		{plain, "isolation", "single.isolation"},
+		{plain, "agent", "single.agent"},
+		{plain, "model", "single.model"},
+		{parallel, "items[2].grant.tools", "parallel.items[2].grant.tools"},
+		{parallel, "items", "parallel.items"},
+		{parallel, "max_concurrency", "parallel.max_concurrency"},
+		{parallel, "budget.wall_time", "parallel.budget.wall_time"},
+		{parallel, "description", "description"},
+		{chain, "items[0].prompt", "chain.items[0].prompt"},
+		{chain, "resume_from", "chain.resume_from"},
+		{shell, "command", "shell.command"},
+		{shell, "cwd", "shell.cwd"},
+		{shell, "env[0]", "shell.env[0]"},
+		{shell, "request_id", "request_id"},
+		{&agentdv1.SpawnRequest{}, "prompt", "prompt"},
 	} {
 		e := errdefs.As(inRequest(errdefs.BadField(c.field, "is wrong"), c.req))
 		if e.Field != c.want || e.Subject != c.want || e.Message != c.want+": is wrong" {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+	"github.com/agentd-dev/agentd/runtime"
 )
 
 // About is what GetStatus tells of the daemon that does not change while it runs.
@@ -18,6 +19,7 @@ type About struct {
 	StoreID     string
 	AutoStarted bool // agentctl started it
 	Model       ModelState
+	Providers   []ProviderState // beside the default one
 }
 
 // ModelState is what GetStatus tells of the model.
@@ -27,6 +29,14 @@ type ModelState struct {
 	BaseURL    string
 	APIKeyEnv  string // variable that the key comes from; empty: no key
 	Hint       string // what to do when it is not configured
+}
+
+// ProviderState is what GetStatus tells of a further provider of models.
+type ProviderState struct {
+	Name      string
+	BaseURL   string
+	APIKeyEnv string   // variable that the key comes from; empty: no key
+	Models    []string // that are configured for it
 }
 
 // StoreState is what GetStatus tells of the store.
@@ -44,6 +54,8 @@ type daemon struct {
 	about  About
 	store  func() StoreState
 	counts func() (queued, running, stuck int)
+
+	supervisor *runtime.Supervisor // has the agent definitions
 }
 
 // GetStatus tells how the daemon is.
@@ -62,6 +74,15 @@ func (d daemon) GetStatus(context.Context, *agentdv1.GetStatusRequest) (*agentdv
 			Configured: model.Configured, Model: model.Model, BaseUrl: model.BaseURL, ApiKeyEnv: model.APIKeyEnv,
 			Hint: model.Hint,
 		},
+		Providers:   d.about.providers(),
 		TasksQueued: int32(queued), TasksRunning: int32(running), TasksStuck: int32(stuck),
 	}, nil
+}
+
+func (a About) providers() []*agentdv1.ProviderStatus {
+	var list []*agentdv1.ProviderStatus
+	for _, p := range a.Providers {
+		list = append(list, &agentdv1.ProviderStatus{Name: p.Name, BaseUrl: p.BaseURL, ApiKeyEnv: p.APIKeyEnv, Models: p.Models})
+	}
+	return list
 }

@@ -38,10 +38,13 @@ func kindOf(k agentdv1.TaskKind) (task.Kind, error) {
 }
 
 func streamToWire(s task.Stream) agentdv1.OutputStream {
-	if s == task.Stderr {
+	switch s {
+	case task.Stdout:
+		return agentdv1.OutputStream_OUTPUT_STREAM_STDOUT
+	case task.Stderr:
 		return agentdv1.OutputStream_OUTPUT_STREAM_STDERR
 	}
-	return agentdv1.OutputStream_OUTPUT_STREAM_STDOUT
+	return agentdv1.OutputStream_OUTPUT_STREAM_UNSPECIFIED
 }
 
 func stateToWire(s task.State) agentdv1.TaskState {

@@ -118,7 +118,8 @@ func about() About {
 	return About{
 		Version: "1.2.3", PID: 42, Started: time.Unix(1, 0), StateDir: "/state", Listen: []string{"unix:///s"},
 		REST: "127.0.0.1:1", StoreID: "abc", AutoStarted: true,
-		Model: ModelState{Configured: true, Model: "test", BaseURL: "http://m", APIKeyEnv: "KEY", Hint: "h"},
+		Model:     ModelState{Configured: true, Model: "test", BaseURL: "http://m", APIKeyEnv: "KEY", Hint: "h"},
+		Providers: []ProviderState{{Name: "local", BaseURL: "http://l", APIKeyEnv: "L", Models: []string{"small"}}},
 	}
 }
 
@@ -138,7 +139,7 @@ func startSupervisor(t *testing.T, m model.Model, log *slog.Logger) (*runtime.Su
 	live := view.NewLive()
 	v := view.New(j, live, func(task.ID) int { return 0 }, time.Now)
 	supervisor := runtime.New(runtime.Config{
-		Journal: j, Model: m, DefaultModel: "test", ModelHint: "set --model", Tools: tool.NewSet(tool.Builtin()...),
+		Journal: j, Model: m, DefaultModel: "test", Facts: noFacts, Tools: tool.NewSet(tool.Builtin()...),
 		Processes: box, View: v, Live: live, MaxRunning: 4, MaxShells: 4, MaxDepth: task.MaxDepth,
 		MaxItems: task.MaxItems, MaxAtOnce: task.DefaultAtOnce, Definitions: definition.New(), Now: time.Now, Log: log,
 	})
@@ -298,3 +299,6 @@ func (h *house) await(text string) {
 		}
 	}
 }
+
+// noFacts knows nothing of any model.
+func noFacts(string) model.Facts { return model.Facts{} }

@@ -83,6 +83,23 @@ func stopOf(req *agentdv1.TaskStopRequest) (runtime.StopRequest, error) {
 	}, err
 }
 
+// stopTeamOf unpacks a team's stop. Its Caller is left to be set.
+func stopTeamOf(req *agentdv1.StopTeamRequest) (runtime.StopTeamRequest, error) {
+	level, err := levelOf(req.GetLevel())
+	if err != nil {
+		return runtime.StopTeamRequest{}, err
+	}
+	wrapUp, err := durationOf("wrap_up_timeout", req.GetWrapUpTimeout())
+	if err != nil {
+		return runtime.StopTeamRequest{}, err
+	}
+	cancel, err := durationOf("cancel_timeout", req.GetCancelTimeout())
+	return runtime.StopTeamRequest{
+		RequestID: req.GetRequestId(), Team: req.GetTeam(), Level: level, WrapUp: wrapUp, Cancel: cancel,
+		Reason: req.GetReason(),
+	}, err
+}
+
 // filterOf unpacks which tasks are wanted.
 func filterOf(req *agentdv1.ListTasksRequest) (view.Filter, error) {
 	kind, err := kindOf(req.GetKind())

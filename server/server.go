@@ -72,8 +72,10 @@ func New(cfg Config) *Server {
 	agentdv1.RegisterAgentServiceServer(s.grpc, agents{supervisor: cfg.Supervisor, view: cfg.View, log: cfg.Log})
 	agentdv1.RegisterTaskServiceServer(s.grpc, tasks{view: cfg.View})
 	agentdv1.RegisterDaemonServiceServer(s.grpc, daemon{
-		about: cfg.About, store: cfg.Store, counts: cfg.Supervisor.Counts,
+		about: cfg.About, store: cfg.Store, counts: cfg.Supervisor.Counts, supervisor: cfg.Supervisor,
 	})
+	agentdv1.RegisterTeamServiceServer(s.grpc, teams{supervisor: cfg.Supervisor})
+	agentdv1.RegisterEventServiceServer(s.grpc, events{view: cfg.View})
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	return s
@@ -143,5 +145,5 @@ func (s *Server) stop() {
 // errShuttingDown is what streams end with when the server stops.
 func errShuttingDown() error {
 	return errdefs.New(errdefs.Unavailable, errdefs.ShuttingDown, "",
-		"the daemon is stopping; connect again and go on from the last seq")
+		"the daemon is stopping; connect again and go on from the last seq or cursor")
 }

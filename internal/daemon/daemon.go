@@ -5,15 +5,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/agentd-dev/agentd/internal/config"
 	"github.com/agentd-dev/agentd/internal/lifecycle"
 	"github.com/agentd-dev/agentd/runtime"
-	"github.com/agentd-dev/agentd/runtime/definition"
 	"github.com/agentd-dev/agentd/runtime/journal"
-	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/sandbox"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/tool"
@@ -56,18 +55,19 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, box.Close()) }()
-	provider, err := newModel(o.Config)
+	models, err := newCatalog(o.Config)
 	if err != nil {
 		return err
 	}
-	live := view.NewLive()
+	live, tools := view.NewLive(), tool.NewSet(tool.Builtin()...)
 	d := &daemon{options: o, home: home, journal: j, box: box, started: time.Now()}
 	d.view = view.New(j, live, func(id task.ID) int { return d.supervisor.QueuePosition(id) }, time.Now)
 	d.supervisor = runtime.New(runtime.Config{
-		Journal: j, Model: provider, DefaultModel: o.Config.Model, ModelHint: o.Config.ModelHint(),
-		Tools: tool.NewSet(tool.Builtin()...), Processes: box, View: d.view, Live: live,
-		Workspaces: o.Config.Workspaces, MaxRunning: o.Config.MaxRunning, MaxShells: 64, MaxDepth: task.MaxDepth,
-		MaxItems: task.MaxItems, MaxAtOnce: task.DefaultAtOnce, Definitions: definition.New(), Now: time.Now, Log: o.Log,
+		Journal: j, Model: models, DefaultModel: o.Config.Model, Facts: models.Facts,
+		Tools: tools, Processes: box, View: d.view, Live: live,
+		Workspaces: o.Config.Workspaces, MaxRunning: o.Config.MaxRunning, MaxShells: o.Config.MaxShells,
+		MaxDepth: o.Config.MaxDepth, MaxItems: o.Config.MaxItems, MaxAtOnce: o.Config.MaxAtOnce, Now: time.Now, Log: o.Log,
+		Definitions: definitions(os.Getenv, tools.Names()),
 	})
 	return d.run(ctx)
 }
@@ -109,19 +109,4 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	d.options.Log.Info("agentd has stopped; every task stands at its last commit")
 	return nil
-}
-
-// newModel is the provider behind its gate; or what answers when none is configured (N6).
-func newModel(c config.Config) (model.Model, error) {
-	if !c.ModelConfigured() {
-		return model.Unconfigured(c.ModelHint()), nil
-	}
-	provider, err := model.NewOpenAI(model.Config{
-		BaseURL: c.BaseURL, APIKey: c.APIKey.Reveal(), IdleTimeout: c.ModelIdleTimeout,
-		FirstByteTimeout: c.ModelIdleTimeout,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return model.NewGate(provider, model.GateConfig{}), nil
 }

@@ -74,15 +74,17 @@ func (d *daemon) restFront(ctx context.Context, inner *bufconn.Listener) (*gatew
 // about is what the status tells that does not change.
 func (d *daemon) about() server.About {
 	c := d.options.Config
+	provider := c.ProviderOf(c.Model)
 	about := server.About{
 		Version: d.options.Version, PID: os.Getpid(), Started: d.started, StateDir: c.StateDir, Listen: c.Listen,
 		REST: d.rest, StoreID: d.journal.StoreID(), AutoStarted: c.AutoStarted,
 		Model: server.ModelState{
-			Configured: c.ModelConfigured(), Model: c.Model, BaseURL: c.BaseURL, Hint: c.ModelHint(),
+			Configured: c.ModelConfigured(), Model: c.Model, BaseURL: provider.BaseURL, Hint: c.ModelHint(),
 		},
+		Providers: providerStates(c),
 	}
-	if c.APIKey != "" {
-		about.Model.APIKeyEnv = c.APIKeyEnv
+	if provider.APIKey != "" {
+		about.Model.APIKeyEnv = provider.APIKeyEnv
 	}
 	return about
 }

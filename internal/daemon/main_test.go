@@ -45,7 +45,8 @@ type settings struct {
 func (s settings) config() config.Config {
 	c := config.Config{
 		StateDir: s.StateDir, Listen: []string{"unix://" + s.Socket}, REST: s.REST, Model: "scripted", BaseURL: s.BaseURL,
-		ModelIdleTimeout: 30 * time.Second, MaxRunning: s.MaxRunning, Path: os.Getenv("PATH"), LogLevel: slog.LevelInfo,
+		ModelIdleTimeout: 30 * time.Second, MaxRunning: s.MaxRunning, MaxShells: 64, MaxDepth: 5, MaxItems: 8,
+		MaxAtOnce: 4, Path: os.Getenv("PATH"), LogLevel: slog.LevelInfo,
 	}
 	return c
 }

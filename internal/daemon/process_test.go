@@ -30,6 +30,7 @@ type rig struct {
 	agents    agentdv1.AgentServiceClient
 	tasks     agentdv1.TaskServiceClient
 	about     agentdv1.DaemonServiceClient
+	conn      *grpc.ClientConn
 
 	mu      sync.Mutex
 	process *exec.Cmd
@@ -66,7 +67,7 @@ func newRig(t testing.TB, rules string, maxRunning int, options ...func(*setting
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	r.agents, r.tasks = agentdv1.NewAgentServiceClient(conn), agentdv1.NewTaskServiceClient(conn)
-	r.about = agentdv1.NewDaemonServiceClient(conn)
+	r.about, r.conn = agentdv1.NewDaemonServiceClient(conn), conn
 	t.Cleanup(func() {
 		r.kill()
 		if t.Failed() {

@@ -66,6 +66,8 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 		agentdv1.RegisterAgentServiceHandler,
 		agentdv1.RegisterTaskServiceHandler,
 		agentdv1.RegisterDaemonServiceHandler,
+		agentdv1.RegisterTeamServiceHandler,
+		agentdv1.RegisterEventServiceHandler,
 	} {
 		if err := register(ctx, api, conn); err != nil {
 			return nil, errdefs.Wrap(err, errdefs.Internal, errdefs.Fault, "rest", "the REST front can't be made")

@@ -113,6 +113,10 @@ func TestErrorsAreStatus(t *testing.T) {
 		"query of POST":  {http.MethodPost, "/v1/tasks?detach=true", `{}`, http.StatusBadRequest, "INVALID_ARGUMENT", "detach"},
 		"form for GET":   {http.MethodPost, "/v1/tasks/sub-999", "", http.StatusMethodNotAllowed, "", ""},
 		"bad enum":       {http.MethodGet, "/v1/tasks?state=GONE", "", http.StatusBadRequest, "", ""},
+		"other cursor":   {http.MethodGet, "/v1/events?from_seq=1", "", http.StatusBadRequest, "INVALID_ARGUMENT", "from_seq"},
+		"query of stop":  {http.MethodPost, "/v1/teams/nobody:stop?level=STOP_LEVEL_KILL", "", http.StatusBadRequest, "INVALID_ARGUMENT", "level"},
+		"bad agents":     {http.MethodGet, "/v1/agents?name=x", "", http.StatusBadRequest, "INVALID_ARGUMENT", "name"},
+		"query of load":  {http.MethodPost, "/v1/daemon:reload?force=true", "", http.StatusBadRequest, "INVALID_ARGUMENT", "force"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := f.request(c.method, c.path, c.body)
@@ -129,6 +133,19 @@ func TestErrorsAreStatus(t *testing.T) {
 		"no prompt":     {"/v1/tasks", `{"single":{}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "single.prompt"},
 		"no recipient":  {"/v1/messages", `{"to":"nobody","text":"x"}`, http.StatusNotFound, "RECIPIENT_NOT_FOUND", ""},
 		"stop of none":  {"/v1/tasks/sub-999:stop", `{}`, http.StatusNotFound, "TASK_NOT_FOUND", ""},
+		"no such team":  {"/v1/teams/nobody:stop", `{}`, http.StatusNotFound, "TEAM_NOT_FOUND", ""},
+		"no items":      {"/v1/tasks", `{"parallel":{"items":[]}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "parallel.items"},
+		"empty step":    {"/v1/tasks", `{"chain":{"items":[{"prompt":"x"},{}]}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "chain.items[1].prompt"},
+		"no command":    {"/v1/tasks", `{"shell":{}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "shell.command"},
+		"no amount":     {"/v1/tasks", `{"single":{"prompt":"x","budget":{"cost_usd":"NaN"}}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "single.budget.cost_usd"},
+		"two modes":     {"/v1/tasks", `{"single":{"prompt":"x"},"shell":{"command":"x"}}`, http.StatusBadRequest, "", ""},
+		"bad variable":  {"/v1/tasks", `{"shell":{"command":"x","env":{"A":1}}}`, http.StatusBadRequest, "", ""},
+		"same variable": {"/v1/tasks", `{"shell":{"command":"x","env":{"A":"1","A":"2"}}}`, http.StatusBadRequest, "", ""},
+		"in an item":    {"/v1/tasks", `{"parallel":{"items":[{"promt":"x"}]}}`, http.StatusBadRequest, "", ""},
+		"bad time":      {"/v1/tasks", `{"timeout":"soon","shell":{"command":"x"}}`, http.StatusBadRequest, "", ""},
+		"bad isolation": {"/v1/tasks", `{"single":{"prompt":"x","isolation":"ISOLATION_TOTAL"}}`, http.StatusBadRequest, "", ""},
+		"bad level":     {"/v1/teams/nobody:stop", `{"level":"STOP_LEVEL_NICELY"}`, http.StatusBadRequest, "", ""},
+		"reload what":   {"/v1/daemon:reload", `{"all":true}`, http.StatusBadRequest, "", ""},
 		"unknown field": {"/v1/tasks", `{"promt":"x"}`, http.StatusBadRequest, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,6 +172,7 @@ func TestBodyIsOneObject(t *testing.T) {
 		"other task":     {"/v1/tasks/sub-1:stop", `{"task_id":"sub-2"}`, "task_id"},
 		"in camel case":  {"/v1/tasks/sub-1:stop", `{"taskId":"sub-2"}`, "task_id"},
 		"with an escape": {"/v1/tasks/sub-1:stop", `{"task\u005fid":"sub-2"}`, "task_id"},
+		"other team":     {"/v1/teams/shop:stop", `{"team":"farm"}`, "team"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp, body := f.do(f.request(http.MethodPost, c.path, c.body))
@@ -280,6 +298,10 @@ func TestShapeOfJSON(t *testing.T) {
 	f.golden("send", sent)
 	_, status := f.do(f.request(http.MethodGet, "/v1/status", ""))
 	f.golden("status", status)
+	var of struct{ Task struct{ Team string } }
+	must(t, json.Unmarshal([]byte(got), &of))
+	_, stopped = f.do(f.request(http.MethodPost, "/v1/teams/"+of.Task.Team+":stop", `{"cancel_timeout":"5s"}`))
+	f.golden("stopteam", stopped)
 	_, failed := f.do(f.request(http.MethodPost, "/v1/tasks", `{}`))
 	f.golden("error", failed)
 }
@@ -298,6 +320,7 @@ func (f *front) golden(name, lines string) {
 		`"[0-9.]+s"`:              `"DURATION"`,
 		`"(seq|last_seq)": "\d+"`: `"$1": "SEQ"`,
 		`"team": "[^"]*"`:         `"team": "TEAM"`,
+		`"cursor": "[^"]+"`:       `"cursor": "CURSOR"`,
 	} {
 		text = regexp.MustCompile(pattern).ReplaceAllString(text, stable)
 	}
@@ -319,6 +342,7 @@ func TestQueryParametersPass(t *testing.T) {
 	for _, path := range []string{
 		"/v1/tasks?team=&kind=TASK_KIND_SUBAGENT&state=TASK_STATE_RUNNING&parent_task_id=&living=true&page_size=1&page_token=",
 		"/v1/tasks?pageSize=1&parentTaskId=",
+		"/v1/agents?workspace=", "/v1/agents",
 	} {
 		if resp, body := f.do(f.request(http.MethodGet, path, "")); resp.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s: %s", path, resp.Status, body)
@@ -327,5 +351,92 @@ func TestQueryParametersPass(t *testing.T) {
 	path := "/v1/tasks/sub-999/output?tail=1&follow=true&deltas=true&timeout=5s&wait_for=WAIT_FOR_TERMINAL"
 	if resp, body := f.do(f.request(http.MethodGet, path, "")); resp.StatusCode != http.StatusNotFound || !strings.Contains(body, "TASK_NOT_FOUND") {
 		t.Errorf("%s: %s: %s", path, resp.Status, body)
+	}
+}
+
+// watch opens a watch and gives its lines.
+func (f *front) watch(query string) *json.Decoder {
+	f.t.Helper()
+	resp := f.open(f.request(http.MethodGet, "/v1/events?"+query, ""))
+	if resp.StatusCode != http.StatusOK {
+		f.t.Fatalf("%s: %s", query, resp.Status)
+	}
+	return json.NewDecoder(resp.Body)
+}
+
+// news is a line of a watch.
+type news struct {
+	Result struct {
+		Cursor string
+		Event  *struct {
+			State *struct{ To string }
+		}
+		Gap *struct{ Reason string }
+	}
+}
+
+// The first line of a watch comes at once, also of one that is resumed while nothing happens. proves O3
+func TestEvents(t *testing.T) {
+	f := newFront(t)
+	lines := f.watch("")
+	var first news
+	must(t, lines.Decode(&first))
+	if first.Result.Cursor == "" || first.Result.Event != nil {
+		t.Errorf("the first line is %+v", first)
+	}
+	resumed := f.watch("cursor=" + first.Result.Cursor)
+	must(t, resumed.Decode(&news{}))
+	close(f.more)
+	f.do(f.request(http.MethodPost, "/v1/tasks", f.spawn(`,"detach":true`)))
+	for name, lines := range map[string]*json.Decoder{"first": lines, "resumed": resumed} {
+		var got strings.Builder
+		for !strings.Contains(got.String(), "TASK_STATE_COMPLETED") {
+			var line json.RawMessage
+			must(t, lines.Decode(&line))
+			got.WriteString(string(line) + "\n")
+		}
+		f.golden("events", got.String())
+		if t.Failed() {
+			t.Fatalf("by the %s watch", name)
+		}
+	}
+	for query, c := range map[string]struct {
+		code          int
+		reason, field string
+	}{
+		"team=nobody":    {http.StatusNotFound, "TEAM_NOT_FOUND", ""},
+		"cursor=garbage": {http.StatusBadRequest, "INVALID_ARGUMENT", "cursor"},
+	} {
+		resp, body := f.do(f.request(http.MethodGet, "/v1/events?"+query, ""))
+		line := struct{ Error json.RawMessage }{}
+		must(t, json.Unmarshal([]byte(body), &line))
+		checkFailure(t, f.refused(resp, string(line.Error), c.code), c.reason, c.field)
+	}
+	var gap news
+	must(t, f.watch("cursor="+newFront(t).cursor()).Decode(&gap))
+	if gap.Result.Gap == nil || gap.Result.Cursor == "" {
+		t.Errorf("a cursor of another store: %+v", gap)
+	}
+}
+
+// cursor is that of now.
+func (f *front) cursor() string {
+	f.t.Helper()
+	var first news
+	must(f.t, f.watch("").Decode(&first))
+	return first.Result.Cursor
+}
+
+// The definitions are listed, and read anew.
+func TestAgentsAndReload(t *testing.T) {
+	f := newFront(t)
+	for _, r := range []*http.Request{
+		f.request(http.MethodGet, "/v1/agents", ""), f.request(http.MethodPost, "/v1/daemon:reload", "{}"),
+		f.request(http.MethodPost, "/v1/daemon:reload", ""),
+	} {
+		resp, body := f.do(r)
+		if resp.StatusCode != http.StatusOK || (r.Method == http.MethodGet && !strings.Contains(body, `"general"`)) {
+			t.Errorf("%s: %s: %s", r.URL, resp.Status, body)
+		}
 	}
 }

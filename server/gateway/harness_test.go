@@ -78,7 +78,7 @@ func newFront(t *testing.T, options ...func(*front)) *front {
 	live := view.NewLive()
 	v := view.New(j, live, func(task.ID) int { return 0 }, time.Now)
 	supervisor := runtime.New(runtime.Config{
-		Journal: j, Model: f, DefaultModel: "test", ModelHint: "set --model", Tools: tool.NewSet(tool.Builtin()...).Filter([]string{"ls", "read"}),
+		Journal: j, Model: f, DefaultModel: "test", Facts: noFacts, Tools: tool.NewSet(tool.Builtin()...).Filter([]string{"ls", "read"}),
 		Processes: box, View: v, Live: live, MaxRunning: 4, MaxShells: 4, MaxDepth: task.MaxDepth,
 		MaxItems: task.MaxItems, MaxAtOnce: task.DefaultAtOnce, Definitions: definition.New(), Now: time.Now, Log: log,
 	})
@@ -184,3 +184,6 @@ func (f *front) refused(resp *http.Response, body string, code int) failure {
 	}
 	return failed
 }
+
+// noFacts knows nothing of any model.
+func noFacts(string) model.Facts { return model.Facts{} }

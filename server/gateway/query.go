@@ -22,6 +22,10 @@ func parameters(pattern string) protoreflect.FieldDescriptors {
 	switch pattern {
 	case "/v1/tasks":
 		return (*agentdv1.ListTasksRequest)(nil).ProtoReflect().Descriptor().Fields()
+	case "/v1/events":
+		return (*agentdv1.WatchRequest)(nil).ProtoReflect().Descriptor().Fields()
+	case "/v1/agents":
+		return (*agentdv1.ListAgentsRequest)(nil).ProtoReflect().Descriptor().Fields()
 	case "/v1/tasks/{task_id=*}/output":
 		return (*agentdv1.TaskOutputRequest)(nil).ProtoReflect().Descriptor().Fields()
 	}

@@ -644,9 +644,9 @@ func (x *AgentSpec) GetResultSchema() string {
 // Parallel runs agents side by side. One that fails does not end the others.
 type Parallel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agents, 1 to 8.
+	// The agents, 1 to the daemon's max_items, by default 8.
 	Items []*AgentSpec `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
-	// How many at once, 1 to 8; default 4.
+	// How many at once, 1 to max_items; default the daemon's max_at_once, by default 4.
 	MaxConcurrency int32 `protobuf:"varint,2,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -699,7 +699,7 @@ func (x *Parallel) GetMaxConcurrency() int32 {
 // Chain runs agents one after the other. It ends at the first that does not complete.
 type Chain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The steps, 1 to 8. `{previous}` in a prompt stands for the conclusion of the step before.
+	// The steps, 1 to the daemon's max_items, by default 8. `{previous}`, at most 4 times in a prompt, stands for the conclusion of the step before.
 	Items []*AgentSpec `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	// An ended chain of the same team (`grp-N`): its completed steps are kept and not run again. Without items, its own
 	// steps are used for the rest; with items, there must be as many.

@@ -244,7 +244,8 @@ type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Opaque; resumes after this item.
 	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// The item; none: only the cursor, sent first, so that a client which saw no event can resume too.
+	// The item; none: only the cursor, sent first, and every hour while nothing happens, so that a client which saw no
+	// event can resume too.
 	//
 	// Types that are valid to be assigned to Item:
 	//

@@ -33,6 +33,8 @@ type client struct {
 	conn   *grpc.ClientConn
 	agents agentdv1.AgentServiceClient
 	tasks  agentdv1.TaskServiceClient
+	teams  agentdv1.TeamServiceClient
+	events agentdv1.EventServiceClient
 	daemon agentdv1.DaemonServiceClient
 }
 
@@ -65,6 +67,8 @@ func (a *app) dial(ctx context.Context) (*client, error) {
 		conn:   conn,
 		agents: agentdv1.NewAgentServiceClient(conn),
 		tasks:  agentdv1.NewTaskServiceClient(conn),
+		teams:  agentdv1.NewTeamServiceClient(conn),
+		events: agentdv1.NewEventServiceClient(conn),
 		daemon: agentdv1.NewDaemonServiceClient(conn),
 	}, nil
 }

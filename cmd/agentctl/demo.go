@@ -28,7 +28,8 @@ func (a *app) demoCommand() *cobra.Command {
 		Long: `demo starts a private daemon in a temporary directory, with a scripted model instead of a real one. An agent
 fixes a failing test there with the real tools; half way the daemon is killed with SIGKILL and started
 again. The demo checks what it shows, and leaves nothing behind.`,
-		Args: cobra.NoArgs,
+		Example: "  agentctl demo",
+		Args:    cobra.NoArgs,
 	}
 	return a.command(c, func(ctx context.Context, _ []string) error { return a.demo(ctx) })
 }
@@ -151,7 +152,7 @@ func (s *stage) agent(ctx context.Context) (*agentdv1.Outcome, error) {
 		}
 		return nil
 	}
-	req, err := s.app.spawnRequest(&spawnFlags{workspace: s.workspace()}, prompt)
+	req, err := s.app.spawnRequest(&spawnFlags{workspace: s.workspace()}, []string{prompt})
 	if err != nil {
 		return nil, err
 	}

@@ -114,7 +114,26 @@ func reason(err error) string {
 	return ""
 }
 
-// describe is the sentence for people, with the daemon's reason.
+// advice is what can be done about a reason, where the daemon's sentence can't know it; empty where it does.
+func advice(reason string) string {
+	switch reason {
+	case "GRANT_EXCEEDED":
+		return "A task gets no more than its parent and its team have: leave that out, or spawn it without --parent."
+	case "DEPTH_EXCEEDED":
+		return "Spawn it below a task that stands higher, or without --parent: agentctl ps --tree shows them."
+	case "NOT_A_RECIPIENT":
+		return "Send it to one of its children: agentctl ps --tree shows them."
+	case "TASK_NOT_FOUND":
+		return "agentctl ps --all lists the tasks."
+	case "AGENT_NOT_FOUND":
+		return "agentctl agents lists the definitions."
+	case "REQUEST_ID_REUSED":
+		return "Choose another --request-id for another request."
+	}
+	return ""
+}
+
+// describe is the sentence for people, with the daemon's reason and what can be done about it.
 func describe(err error) string {
 	var local *errdefs.Error
 	if errors.As(err, &local) {
@@ -123,6 +142,9 @@ func describe(err error) string {
 	text := status.Convert(err).Message()
 	if r := reason(err); r != "" {
 		text += " (" + r + ")"
+		if tip := advice(r); tip != "" {
+			text += "\n" + tip
+		}
 	}
 	return text
 }

@@ -25,6 +25,8 @@ import (
 type daemon struct {
 	agentdv1.UnimplementedAgentServiceServer
 	agentdv1.UnimplementedTaskServiceServer
+	agentdv1.UnimplementedTeamServiceServer
+	agentdv1.UnimplementedEventServiceServer
 	agentdv1.UnimplementedDaemonServiceServer
 
 	mu       sync.Mutex
@@ -32,6 +34,7 @@ type daemon struct {
 	requests []string // request ids of mutations, in order
 	spawned  *agentdv1.SpawnRequest
 	stalled  bool // as the status tells, after a prompt that asks for it
+	listed   listed
 }
 
 // serve starts the fake on the default socket beneath the runtime directory.
@@ -49,6 +52,8 @@ func (d *daemon) serve(t testing.TB, runtimeDir string) string {
 	server := grpc.NewServer()
 	agentdv1.RegisterAgentServiceServer(server, d)
 	agentdv1.RegisterTaskServiceServer(server, d)
+	agentdv1.RegisterTeamServiceServer(server, d)
+	agentdv1.RegisterEventServiceServer(server, d)
 	agentdv1.RegisterDaemonServiceServer(server, d)
 	go func() { _ = server.Serve(listener) }() // until Stop
 	t.Cleanup(server.Stop)
@@ -130,6 +135,8 @@ func (d *daemon) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingSe
 	switch {
 	case prompt == "no model":
 		return refused(codes.FailedPrecondition, "MODEL_NOT_CONFIGURED", "no model: start agentd with --model or set AGENTD_MODEL")
+	case prompt == "too much":
+		return refused(codes.PermissionDenied, "GRANT_EXCEEDED", "not granted: tools bash")
 	case prompt == "full":
 		return refused(codes.ResourceExhausted, "MAILBOX_FULL", "the queue is full")
 	case prompt == "stalled":
@@ -139,6 +146,9 @@ func (d *daemon) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingSe
 		return refused(codes.Unavailable, "STORE_STALLED", "the disk is full")
 	case prompt == "lost at first" && calls < 3:
 		return status.Error(codes.Unavailable, "going down")
+	}
+	if p, ok := modePlay(req); ok {
+		return p.spawn(req.GetDetach(), stream)
 	}
 	send := func(r *agentdv1.SpawnResponse) { _ = stream.Send(r) }
 	send(&agentdv1.SpawnResponse{Item: &agentdv1.SpawnResponse_Task{Task: fakeTask(agentdv1.TaskState_TASK_STATE_QUEUED)}})
@@ -169,6 +179,9 @@ func (d *daemon) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingSe
 }
 
 func (d *daemon) TaskOutput(req *agentdv1.TaskOutputRequest, stream grpc.ServerStreamingServer[agentdv1.TaskOutputResponse]) error {
+	if p, ok := endedPlay(req.GetTaskId()); ok {
+		return p.output(stream)
+	}
 	if req.GetTaskId() != "sub-1" {
 		return refused(codes.NotFound, "TASK_NOT_FOUND", "no task "+req.GetTaskId())
 	}
@@ -244,16 +257,26 @@ func (d *daemon) TaskStop(req *agentdv1.TaskStopRequest, stream grpc.ServerStrea
 	return nil
 }
 
-// ListTasks has three tasks on two pages; the last one has ended.
+// ListTasks has three tasks on two pages, in the workspace of the last spawn, or on one that is asked for; the last has ended.
 func (d *daemon) ListTasks(_ context.Context, req *agentdv1.ListTasksRequest) (*agentdv1.ListTasksResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var tasks []*agentdv1.Task
 	if req.GetPageToken() == "" {
 		running := fakeTask(agentdv1.TaskState_TASK_STATE_RUNNING)
 		running.Activity = "bash: printf '\x1b[2J'"
-		return &agentdv1.ListTasksResponse{Tasks: []*agentdv1.Task{running}, NextPageToken: "2"}, nil
+		running.Usage.Steps, running.Usage.CostUsd = 7, 0.5
+		if d.spawned != nil {
+			running.Workspace = d.spawned.GetWorkspace()
+		}
+		if req.GetPageSize() == 0 {
+			return &agentdv1.ListTasksResponse{Tasks: []*agentdv1.Task{running}, NextPageToken: "2"}, nil
+		}
+		tasks = append(tasks, running)
 	}
 	queued := fakeTask(agentdv1.TaskState_TASK_STATE_QUEUED)
-	queued.Id, queued.Activity = "sub-2", ""
-	tasks := []*agentdv1.Task{queued}
+	queued.Id, queued.Activity, queued.ParentTaskId, queued.QueuePosition = "sub-2", "", "sub-1", 3
+	tasks = append(tasks, queued)
 	if !req.GetLiving() {
 		ended := fakeTask(agentdv1.TaskState_TASK_STATE_FAILED)
 		ended.Id, ended.EndedAt = "sub-3", at(42)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -11,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
@@ -34,15 +37,13 @@ func choose[T comparable](target *T, options ...option[T]) *choice[T] {
 
 // Set takes a word.
 func (c *choice[T]) Set(word string) error {
-	var words []string
 	for _, o := range c.options {
 		if o.word == word {
 			*c.target = o.value
 			return nil
 		}
-		words = append(words, o.word)
 	}
-	return fmt.Errorf("must be one of %s", strings.Join(words, ", "))
+	return fmt.Errorf("must be one of %s", strings.Join(c.words(), ", "))
 }
 
 // String is the word for the value; empty for one that has none, such as an unset one.
@@ -56,15 +57,37 @@ func (c *choice[T]) String() string {
 }
 
 // Type is the list of words, as the help shows it.
-func (c *choice[T]) Type() string {
+func (c *choice[T]) Type() string { return strings.Join(c.words(), "|") }
+
+// words are those that it takes.
+func (c *choice[T]) words() []string {
 	var words []string
 	for _, o := range c.options {
 		words = append(words, o.word)
 	}
-	return strings.Join(words, "|")
+	return words
 }
 
-// budgetFlag parses `steps=N,tokens=N,wall=DURATION,max_steps=N`, in one flag or several.
+// completeWords lets the shell complete the words of each flag that takes one of a few, in all commands.
+func completeWords(c *cobra.Command) {
+	c.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if choice, ok := flag.Value.(interface{ words() []string }); ok {
+			// It fails for a flag that has its words already: a global one.
+			_ = c.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(choice.words(), cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
+	for _, below := range c.Commands() {
+		completeWords(below)
+	}
+}
+
+// budgetNames lists the bounds of --budget.
+const budgetNames = "steps, tokens, turns, tool-calls, cost (USD), time (10m), max-steps (of a turn)"
+
+// maxMaxSteps is the most steps that one turn may have.
+const maxMaxSteps = 1000
+
+// budgetFlag parses a list of bounds, in one flag or several.
 type budgetFlag struct {
 	budget *agentdv1.Budget
 	given  []string // names of the bounds so far
@@ -84,32 +107,56 @@ func (f *budgetFlag) Set(list string) error {
 			return fmt.Errorf("%s is given twice", name)
 		}
 		f.given = append(f.given, name)
-		if name == "wall" {
-			wall, err := time.ParseDuration(value)
-			if err != nil || wall <= 0 {
-				return fmt.Errorf("wall=%s is no duration such as 10m", value)
-			}
-			f.budget.WallTime = durationpb.New(wall)
-			continue
-		}
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || n <= 0 {
-			return fmt.Errorf("%s is no positive number", part)
-		}
-		switch name {
-		case "steps":
-			f.budget.Steps = n
-		case "tokens":
-			f.budget.Tokens = n
-		case "max_steps":
-			if n > 1000 {
-				return fmt.Errorf("max_steps is at most 1000")
-			}
-			f.budget.MaxSteps = int32(n)
-		default:
-			return fmt.Errorf("unknown bound %q: steps, tokens, wall, max_steps", name)
+		if err := f.bound(name, value); err != nil {
+			return fmt.Errorf("%s: %w", part, err)
 		}
 	}
+	return nil
+}
+
+// bound sets one bound.
+func (f *budgetFlag) bound(name, value string) error {
+	whole := map[string]*int64{
+		"steps": &f.budget.Steps, "tokens": &f.budget.Tokens, "turns": &f.budget.Turns, "tool-calls": &f.budget.ToolCalls,
+	}
+	if bound, ok := whole[name]; ok {
+		return positive(value, bound, math.MaxInt64)
+	}
+	switch name {
+	case "time":
+		var d time.Duration
+		if err := span(&d)(value); err != nil {
+			return err
+		}
+		f.budget.WallTime = durationpb.New(d)
+	case "cost":
+		cost, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(cost > 0) || math.IsInf(cost, 0) {
+			return errors.New("it is no amount of dollars above 0")
+		}
+		f.budget.CostUsd = cost
+	case "max-steps":
+		var n int64
+		if err := positive(value, &n, maxMaxSteps); err != nil {
+			return err
+		}
+		f.budget.MaxSteps = int32(n)
+	default:
+		return fmt.Errorf("unknown bound %q; there are %s", name, budgetNames)
+	}
+	return nil
+}
+
+// positive sets a whole number from 1 to limit.
+func positive(text string, to *int64, limit int64) error {
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil || n < 1:
+		return errors.New("it is no whole number above 0")
+	case n > limit:
+		return fmt.Errorf("it is at most %d", limit)
+	}
+	*to = n
 	return nil
 }
 

@@ -74,10 +74,11 @@ task ended: 0 completed, 10 failed, 11 killed.`,
 		a.addr = addr
 		return nil
 	})
-	flags.StringVar(&a.team, "team", "", "team `NAME` to spawn in or to list; default: the team of the directory, or all")
+	flags.StringVar(&a.team, "team", "", "team `NAME` to use; default: the team of the directory to spawn or stop, else all")
 	flags.BoolVar(&a.noStart, "no-start", false, "do not start a daemon when none runs")
 	root.AddCommand(a.runCommand(), a.spawnCommand(), a.outputCommand(), a.sendCommand(), a.stopCommand(),
-		a.psCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand())
+		a.psCommand(), a.agentsCommand(), a.watchCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand())
+	completeWords(root)
 	return root
 }
 
@@ -105,7 +106,7 @@ func takes(names ...string) cobra.PositionalArgs {
 var stamped string //nolint:gochecknoglobals // the linker can set nothing else
 
 func (a *app) versionCommand() *cobra.Command {
-	c := &cobra.Command{Use: "version", Short: "Print the version of agentctl", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "version", Short: "Print the version of agentctl", Example: "  agentctl version", Args: cobra.NoArgs}
 	return a.command(c, func(context.Context, []string) error {
 		version := "(devel)"
 		if stamped != "" {

@@ -44,6 +44,7 @@ func TestScripts(t *testing.T) {
 			"ctl":      runAgentctl,
 			"requests": checkRequests,
 			"spawned":  checkSpawned,
+			"listed":   checkListed,
 		},
 	})
 }
@@ -97,7 +98,7 @@ func started(t *testing.T, in, errOut *os.File, showing *bufio.Reader, text stri
 	runtimeDir := t.TempDir()
 	(&daemon{}).serve(t, runtimeDir)
 	cmd := exec.Command("agentctl", args...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + runtimeDir}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + runtimeDir, "NO_COLOR=" + os.Getenv("NO_COLOR")}
 	cmd.Stdin, cmd.Stderr = in, errOut
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -237,7 +238,9 @@ func TestStdoutThatCannotBeWritten(t *testing.T) {
 		"run hello": false, "run hello -o json": false, "run fail": false, "spawn hello": true, "spawn hello --detach": true,
 		"spawn hello --cancel-on-disconnect": false, "output sub-1": false, "output sub-1 -f": false,
 		"output sub-1 -f --deltas": false, "output sub-1 --wait terminal -o json": false, "send sub-1 hello": false,
-		"stop sub-1": false, "ps": false, "ps -o json": false, "status": false, "version": false, "--help": false,
+		"stop sub-1": false, "stop --all --team shop": false, "watch --team shop": false, "spawn --shell ls": false,
+		"ps": false, "ps --tree": false, "ps -o json": false,
+		"agents": false, "agents -o json": false, "status": false, "version": false, "--help": false,
 		"completion bash": false,
 	} {
 		t.Run(args, func(t *testing.T) {

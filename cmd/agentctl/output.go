@@ -28,8 +28,11 @@ func (a *app) outputCommand() *cobra.Command {
 	var o outputFlags
 	c := &cobra.Command{
 		Use:   "output TASK",
-		Short: "Show a task's transcript",
-		Args:  takes("TASK"),
+		Short: "Show a task's transcript, or what a shell wrote",
+		Long: `output shows what a task has done so far: an agent's transcript, what a shell wrote (to stdout and stderr), or what
+became of a group's children. When it has ended, how it ended comes last.`,
+		Example: "  agentctl output sub-1 --tail 20 --follow\n  agentctl output sh-2 --wait terminal --timeout 10m",
+		Args:    takes("TASK"),
 	}
 	flags := c.Flags()
 	flags.BoolVarP(&o.follow, "follow", "f", false, "go on until the task ends")
@@ -61,7 +64,7 @@ func (a *app) outputCommand() *cobra.Command {
 func (a *app) showOutput(ctx context.Context, id string, o *outputFlags) error {
 	f := &follower{app: a, show: a.emitItem, toEnd: (o.follow || o.waitFor != 0) && o.timeout == 0, deltas: o.deltas}
 	if !a.json {
-		f.show = (&transcript{out: a.out}).show
+		f.show = a.display().take
 	}
 	deadline := time.Now().Add(o.timeout)
 	f.open = func(ctx context.Context, c *client) (receive, error) {
@@ -83,11 +86,14 @@ func (a *app) showOutput(ctx context.Context, id string, o *outputFlags) error {
 		return exitError{exitInterrupted}
 	case err != nil:
 		return err
-	case o.waitFor == agentdv1.WaitFor_WAIT_FOR_UNSPECIFIED:
-		return nil
-	case f.outcome == nil:
+	case f.outcome == nil && o.waitFor != agentdv1.WaitFor_WAIT_FOR_UNSPECIFIED:
 		a.note("%s is still %s after %v", id, stateWord(f.task.GetState()), o.timeout)
 		return exitError{exitOther}
+	case f.outcome == nil:
+		return nil
+	}
+	if err := a.results(ctx, f); err != nil || o.waitFor == agentdv1.WaitFor_WAIT_FOR_UNSPECIFIED {
+		return err
 	}
 	return ended(f.outcome)
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,17 +11,23 @@ import (
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 )
 
+// maxActivity is how many columns the activity of a task takes in a pipe.
+const maxActivity = 60
+
 func (a *app) psCommand() *cobra.Command {
 	req := &agentdv1.ListTasksRequest{}
-	var all bool
+	var all, asTree bool
 	c := &cobra.Command{
 		Use:   "ps",
 		Short: "List tasks",
-		Long:  "ps lists living tasks, oldest first; with --all or --state also ended ones.",
-		Args:  cobra.NoArgs,
+		Long: `ps lists living tasks, oldest first; with --all or --state also ended ones. A queued task shows its place in
+the queue. Steps, tokens and cost of a task are those of the tasks below it too.`,
+		Example: "  agentctl ps --tree",
+		Args:    cobra.NoArgs,
 	}
 	flags := c.Flags()
 	flags.BoolVar(&all, "all", false, "also ended tasks")
+	flags.BoolVar(&asTree, "tree", false, "each task under its parent, with its kind and steps")
 	flags.Var(choose(&req.State,
 		option[agentdv1.TaskState]{"queued", agentdv1.TaskState_TASK_STATE_QUEUED},
 		option[agentdv1.TaskState]{"running", agentdv1.TaskState_TASK_STATE_RUNNING},
@@ -35,10 +41,10 @@ func (a *app) psCommand() *cobra.Command {
 		req.Team = a.team
 		req.Living = !all && req.GetState() == agentdv1.TaskState_TASK_STATE_UNSPECIFIED
 		tasks, err := a.listTasks(ctx, req)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if a.json {
+		case a.json:
 			for _, task := range tasks {
 				if err := a.emit(task); err != nil {
 					return err
@@ -46,7 +52,15 @@ func (a *app) psCommand() *cobra.Command {
 			}
 			return nil
 		}
-		return a.tableOf(tasks)
+		width := screenWidth(a.out.w)
+		lines := plainTable(flat(tasks), width, time.Now())
+		if asTree {
+			lines = treeTable(tree(tasks), width, time.Now())
+		}
+		for _, line := range lines {
+			fmt.Fprintln(a.out, line)
+		}
+		return a.out.err
 	})
 }
 
@@ -70,27 +84,33 @@ func (a *app) listTasks(ctx context.Context, req *agentdv1.ListTasksRequest) ([]
 	}
 }
 
-func (a *app) tableOf(tasks []*agentdv1.Task) error {
-	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSTATE\tAGENT\tELAPSED\tTOKENS\tACTIVITY")
+// plainTable lists tasks for a screen of that width; 0 is a pipe.
+func plainTable(tasks []branch, width int, now time.Time) []string {
+	t := &table{}
+	t.add("ID", "STATE", "AGENT", "ELAPSED", "TOKENS", "COST", "ACTIVITY")
 	for _, task := range tasks {
-		end := time.Now()
-		if task.GetEndedAt() != nil {
-			end = task.GetEndedAt().AsTime()
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", task.GetId(), stateWord(task.GetState()), clean(task.GetAgent()),
-			clock(end.Sub(task.GetCreatedAt().AsTime())), spent(task.GetUsage()), oneLine(activity(task), 60))
+		t.add(task.name(), stateCell(task.Task), agentCell(task.Task), elapsed(task.Task, now),
+			strconv.FormatInt(spent(task.GetUsage()), 10), dollars(task.GetUsage()), activityCell(task.Task, width))
 	}
-	return table.Flush()
+	return t.lines(width)
 }
 
-// activity is what a task does, or how it ended, or what it is for.
-func activity(task *agentdv1.Task) string {
-	switch {
-	case task.GetError() != "":
-		return reasonWord(task.GetReason()) + ": " + task.GetError()
-	case task.GetActivity() != "":
-		return task.GetActivity()
+// treeTable lists tasks with their kinds and steps too.
+func treeTable(tasks []branch, width int, now time.Time) []string {
+	t := &table{}
+	t.add("ID", "KIND", "STATE", "AGENT", "ELAPSED", "STEPS", "TOKENS", "COST", "ACTIVITY")
+	for _, task := range tasks {
+		t.add(task.name(), kindWord(task.GetKind()), stateCell(task.Task), agentCell(task.Task), elapsed(task.Task, now),
+			strconv.FormatInt(task.GetUsage().GetSteps(), 10), strconv.FormatInt(spent(task.GetUsage()), 10),
+			dollars(task.GetUsage()), activityCell(task.Task, width))
 	}
-	return task.GetDescription()
+	return t.lines(width)
+}
+
+// activityCell is what a task does, on one line that is bounded in a pipe too.
+func activityCell(task *agentdv1.Task, width int) string {
+	if width == 0 {
+		width = maxActivity
+	}
+	return oneLine(activity(task), width)
 }

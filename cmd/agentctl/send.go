@@ -15,10 +15,11 @@ import (
 func (a *app) sendCommand() *cobra.Command {
 	req := &agentdv1.SendMessageRequest{Until: agentdv1.ReceiptState_RECEIPT_STATE_ACCEPTED}
 	c := &cobra.Command{
-		Use:   "send TO TEXT",
-		Short: "Give a message to a living task",
-		Long:  "send gives a message to a living task, which takes it at its next step. TEXT `-` reads stdin.",
-		Args:  takes("TO", "TEXT"),
+		Use:     "send TO TEXT",
+		Short:   "Give a message to a living task",
+		Long:    "send gives a message to a living task, which takes it at its next step. TEXT `-` reads stdin.",
+		Example: "  agentctl send sub-1 'Leave the generated files alone.'",
+		Args:    takes("TO", "TEXT"),
 	}
 	flags := c.Flags()
 	flags.Var(choose(&req.Until,

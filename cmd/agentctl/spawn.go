@@ -7,13 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 )
@@ -21,54 +17,32 @@ import (
 // maxText is the most that is read from stdin, in bytes: the daemon's limit for a whole request.
 const maxText = 4 << 20
 
-// spawnFlags are the flags of run and spawn.
-type spawnFlags struct {
-	agent, model       string
-	requestID, parent  string
-	description        string
-	workspace          string
-	timeout            time.Duration
-	cancelOnDisconnect bool
-	detach             bool
-	budget             budgetFlag
-	inputs             inputsFlag
-}
-
-func (s *spawnFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&s.agent, "agent", "", "`NAME` of an agent definition (default general)")
-	flags.StringVar(&s.model, "model", "", "`NAME` of a model (default the daemon's)")
-	flags.StringVar(&s.workspace, "workspace", "", "`DIR` to work in (default the repository around this one, or this one)")
-	flags.StringVar(&s.parent, "parent", "", "living `TASK` that the new one belongs to, and ends with")
-	flags.StringVar(&s.description, "description", "", "one `LINE` for people (default the start of the prompt)")
-	flags.StringVar(&s.requestID, "request-id", "", "`ID` that makes a retry return the first outcome (default random)")
-	flags.Func("timeout", "end the task with TIMEOUT after this `DURATION`", span(&s.timeout))
-	flags.BoolVar(&s.cancelOnDisconnect, "cancel-on-disconnect", false, "stop the task when agentctl goes away")
-	flags.Var(&s.budget, "budget", "bounds: steps=N, tokens=N, wall=DURATION, max_steps=N (a turn)")
-	flags.Var(&s.inputs, "input", "a named text beside the prompt; repeatable")
-}
-
 func (a *app) runCommand() *cobra.Command {
 	var s spawnFlags
 	c := &cobra.Command{
 		Use:   "run PROMPT",
 		Short: "Run an agent to its end and print the result",
-		Long:  "run spawns an agent, tells its progress on stderr and prints its result on stdout. PROMPT `-` reads stdin.",
-		Args:  takes("PROMPT"),
+		Long: `run spawns an agent, tells its progress on stderr and prints its result on stdout. On a terminal it also shows
+what it and the agents below it do now. PROMPT - reads stdin.`,
+		Example: "  agentctl run 'Find out why the tests fail, and fix the cause.' --accept 'make test' --budget cost=2,time=30m",
+		Args:    takes("PROMPT"),
 	}
 	s.register(c.Flags())
 	return a.command(c, func(ctx context.Context, args []string) error {
 		p := &progress{w: a.err}
 		show := func(it item) error {
+			p.w = a.err // the live view stands before it at times
 			p.show(it)
 			if it.GetOutcome() != nil && a.json {
 				return a.emitItem(it)
 			}
 			return nil
 		}
-		f, err := a.spawn(ctx, &s, args[0], show)
+		f, err := a.spawn(ctx, &s, args, show)
 		if err != nil {
 			return err
 		}
+		a.note("%s", endLine(f.outcome))
 		if !a.json {
 			escape := func(text string) string { return text }
 			if isTerminal(a.out.w) {
@@ -83,16 +57,28 @@ func (a *app) runCommand() *cobra.Command {
 func (a *app) spawnCommand() *cobra.Command {
 	var s spawnFlags
 	c := &cobra.Command{
-		Use:   "spawn PROMPT",
-		Short: "Start an agent and show its transcript, or leave it running",
-		Long:  "spawn starts an agent and shows its transcript to the end. With --detach it prints the task's id alone. PROMPT `-` reads stdin.",
-		Args:  takes("PROMPT"),
+		Use:   "spawn PROMPT | --parallel FILE | --chain FILE",
+		Short: "Start agents or a shell and show what they do, or leave them running",
+		Long: `spawn starts an agent and shows its transcript to the end. With --detach it prints the task's id alone. PROMPT -
+reads stdin.
+
+--parallel and --chain run several agents, those of a list in a YAML or JSON file. An item is a prompt, or has the keys
+agent, prompt or prompt_file, inputs (a name with a text or {task}), model, tools, readable_roots, writable_roots,
+network, depth, budget {max_steps, steps, tokens, turns, tool_calls, cost_usd, wall_time}, acceptance (a command, or
+{command, timeout}), result_schema, isolation. In a chain, {previous} in a prompt stands for the conclusion of the
+item before. Instead of a list there may be {items, max_concurrency} or {items, resume_from}.
+
+--shell runs a command line: what it writes goes to stdout and stderr.`,
+		Example: `  agentctl spawn 'Write a test for the parser.' --agent coder --detach
+  printf '%s\n' '- Review the API.' '- {agent: explorer, prompt: Find dead code.}' | agentctl spawn --parallel -
+  agentctl spawn --shell 'make test' --timeout 10m`,
+		Args: func(_ *cobra.Command, args []string) error { return s.checkMix(args) },
 	}
 	s.register(c.Flags())
+	s.modeFlags.register(c.Flags())
 	c.Flags().BoolVar(&s.detach, "detach", false, "print the task's id once it is durable, and leave it running")
-	c.MarkFlagsMutuallyExclusive("detach", "cancel-on-disconnect")
 	return a.command(c, func(ctx context.Context, args []string) error {
-		show := (&transcript{out: a.out}).show
+		show := a.display().take
 		switch {
 		case a.json:
 			show = a.emitItem
@@ -102,8 +88,11 @@ func (a *app) spawnCommand() *cobra.Command {
 				return err
 			}
 		}
-		f, err := a.spawn(ctx, &s, args[0], show)
+		f, err := a.spawn(ctx, &s, args, show)
 		if err != nil || s.detach {
+			return err
+		}
+		if err := a.results(ctx, f); err != nil {
 			return err
 		}
 		return ended(f.outcome)
@@ -111,16 +100,23 @@ func (a *app) spawnCommand() *cobra.Command {
 }
 
 // spawn sends the request and follows the task to its end, or until Ctrl-C.
-func (a *app) spawn(ctx context.Context, s *spawnFlags, prompt string, show func(item) error) (*follower, error) {
-	req, err := a.spawnRequest(s, prompt)
+func (a *app) spawn(ctx context.Context, s *spawnFlags, args []string, show func(item) error) (*follower, error) {
+	req, err := a.spawnRequest(s, args)
 	if err != nil {
 		return nil, err
 	}
-	f := a.spawning(req, show)
-	err = f.follow(ctx)
+	f := a.spawning(req, func(it item) error {
+		a.noteDropped(it.GetTask())
+		return show(it)
+	})
+	follow := f.follow
+	if a.canShowLive(s) {
+		follow = func(ctx context.Context) error { return a.followLive(ctx, f) }
+	}
+	err = follow(ctx)
 	if reason(err) == noModel {
 		if err = a.giveModel(ctx, err); err == nil {
-			err = f.follow(ctx)
+			err = follow(ctx)
 		}
 	}
 	if err != nil && ctx.Err() != nil {
@@ -130,6 +126,13 @@ func (a *app) spawn(ctx context.Context, s *spawnFlags, prompt string, show func
 		a.note("%s goes on; come back with: %s", f.taskID(), f.comeBack())
 	}
 	return f, err
+}
+
+// noteDropped tells which tools an agent does without although its definition lists them.
+func (a *app) noteDropped(task *agentdv1.Task) {
+	if dropped := task.GetDroppedTools(); len(dropped) > 0 {
+		a.note("%s does without %s: %s lists them, but they are not granted", task.GetId(), strings.Join(dropped, ", "), agentCell(task))
+	}
 }
 
 // spawning follows the task that a request makes; after a break it goes on by the cursor.
@@ -143,36 +146,6 @@ func (a *app) spawning(req *agentdv1.SpawnRequest, show func(item) error) *follo
 		return items(c.agents.TaskOutput(ctx, &agentdv1.TaskOutputRequest{TaskId: f.taskID(), FromSeq: f.last + 1, Follow: true}))
 	}
 	return f
-}
-
-func (a *app) spawnRequest(s *spawnFlags, prompt string) (*agentdv1.SpawnRequest, error) {
-	prompt, err := a.text("PROMPT", prompt)
-	if err != nil {
-		return nil, err
-	}
-	workspace, err := a.workspace(s)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	req := &agentdv1.SpawnRequest{
-		RequestId:          requestID(s.requestID),
-		Team:               a.team,
-		Workspace:          workspace,
-		ParentTaskId:       s.parent,
-		Description:        s.description,
-		Detach:             s.detach,
-		CancelOnDisconnect: s.cancelOnDisconnect,
-		Mode: &agentdv1.SpawnRequest_Single{Single: &agentdv1.AgentSpec{
-			Agent: s.agent, Prompt: prompt, Inputs: s.inputs.inputs, Model: s.model, Budget: s.budget.budget,
-		}},
-	}
-	if s.timeout > 0 {
-		req.Timeout = durationpb.New(s.timeout)
-	}
-	if size := proto.Size(req); size > maxText {
-		return nil, usageError{fmt.Errorf("prompt and inputs have %d bytes; a request has at most %d", size, maxText)}
-	}
-	return req, nil
 }
 
 // text is an argument, or stdin for `-`.

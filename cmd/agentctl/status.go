@@ -15,8 +15,9 @@ import (
 func (a *app) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "Show how the daemon is",
-		Long: "status shows how the daemon is. It exits with 8 when the daemon can't write to its store.",
-		Args: cobra.NoArgs,
+		Long:    "status shows how the daemon is. It exits with 8 when the daemon can't write to its store.",
+		Example: "  agentctl status -o json",
+		Args:    cobra.NoArgs,
 	}
 	return a.command(c, func(ctx context.Context, _ []string) error {
 		var s *agentdv1.GetStatusResponse

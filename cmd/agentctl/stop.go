@@ -28,7 +28,10 @@ func (a *app) stopCommand() *cobra.Command {
 	var s stopFlags
 	c := &cobra.Command{
 		Use:   "stop TASK | --all",
-		Short: "End a task and its children, or all living tasks",
+		Short: "End a task and its children, or all tasks of a team",
+		Long: `stop ends a task and those below it, or with --all every task of --team, or of the team at work in this directory.
+An agent gets time to report first; --level shortens that.`,
+		Example: "  agentctl stop sub-1 --level kill\n  agentctl stop --all --reason 'wrong branch'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if s.all == (len(args) == 1) || len(args) > 1 {
 				return fmt.Errorf("stop takes one TASK, or --all")
@@ -37,7 +40,7 @@ func (a *app) stopCommand() *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	flags.BoolVar(&s.all, "all", false, "stop all living tasks, or those of --team")
+	flags.BoolVar(&s.all, "all", false, "stop all tasks of the team")
 	flags.Var(choose(&s.level,
 		option[agentdv1.StopLevel]{"wrap-up", agentdv1.StopLevel_STOP_LEVEL_WRAP_UP},
 		option[agentdv1.StopLevel]{"cancel", agentdv1.StopLevel_STOP_LEVEL_CANCEL},
@@ -47,16 +50,9 @@ func (a *app) stopCommand() *cobra.Command {
 	flags.StringVar(&s.requestID, "request-id", "", "`ID` that makes a retry return the first outcome (default random)")
 	flags.Func("wrap-up-timeout", "`DURATION` before wrap-up becomes cancel (default 30s)", span(&s.wrapUp))
 	flags.Func("cancel-timeout", "`DURATION` before cancel becomes kill (default 10s)", span(&s.abort))
-	c.MarkFlagsMutuallyExclusive("all", "request-id")
 	return a.command(c, func(ctx context.Context, args []string) error {
 		if s.all {
-			tasks, err := a.listTasks(ctx, &agentdv1.ListTasksRequest{Team: a.team, Living: true})
-			if err != nil {
-				return err
-			}
-			for _, task := range tasks {
-				args = append(args, task.GetId())
-			}
+			return a.stopAll(ctx, &s)
 		}
 		show := a.showStop
 		if a.json {
@@ -72,18 +68,22 @@ type stopping struct {
 	ended bool
 }
 
+// optional is a duration for the daemon; nil for none.
+func optional(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
 // stopTasks stops tasks side by side and shows how each comes along; it returns when all have ended.
 func (a *app) stopTasks(ctx context.Context, ids []string, s *stopFlags, show func(id string, r *agentdv1.TaskStopResponse) error) error {
 	var all []*stopping
 	for _, id := range ids {
-		req := &agentdv1.TaskStopRequest{RequestId: requestID(s.requestID), TaskId: id, Level: s.level, Reason: s.reason}
-		if s.wrapUp > 0 {
-			req.WrapUpTimeout = durationpb.New(s.wrapUp)
-		}
-		if s.abort > 0 {
-			req.CancelTimeout = durationpb.New(s.abort)
-		}
-		all = append(all, &stopping{req: req})
+		all = append(all, &stopping{req: &agentdv1.TaskStopRequest{
+			RequestId: requestID(s.requestID), TaskId: id, Level: s.level, Reason: s.reason,
+			WrapUpTimeout: optional(s.wrapUp), CancelTimeout: optional(s.abort),
+		}})
 	}
 	return a.persist(ctx, func(c *client) error {
 		streams := make([]grpc.ServerStreamingClient[agentdv1.TaskStopResponse], len(all))
@@ -126,7 +126,8 @@ func (a *app) showStop(id string, r *agentdv1.TaskStopResponse) error {
 		_, err := fmt.Fprintf(a.out, "%s %s %s\n", task.GetId(), stateWord(task.GetState()), reasonWord(task.GetReason()))
 		return err
 	}
-	return a.noteStop(id, r)
+	a.noteProgress(id, r.GetProgress())
+	return nil
 }
 
 // noteStop tells progress and end on stderr.
@@ -135,13 +136,17 @@ func (a *app) noteStop(id string, r *agentdv1.TaskStopResponse) error {
 		a.note("%s %s", id, stateWord(task.GetState()))
 		return nil
 	}
-	p := r.GetProgress()
+	a.noteProgress(id, r.GetProgress())
+	return nil
+}
+
+// noteProgress tells how the stop of a task or a team comes along.
+func (a *app) noteProgress(what string, p *agentdv1.StopProgress) {
 	level := strings.TrimPrefix(p.GetLevel().String(), "STOP_LEVEL_")
 	killed := count(p.GetProcessesReaped(), "process", "processes")
 	if left := p.GetTasksRemaining(); left > 0 {
-		a.note("%s stopping (%s): %s left, %s killed", id, level, count(left, "task", "tasks"), killed)
+		a.note("%s stopping (%s): %s left, %s killed", what, level, count(left, "task", "tasks"), killed)
 	} else {
-		a.note("%s stopped (%s): %s killed", id, level, killed)
+		a.note("%s stopped (%s): %s killed", what, level, killed)
 	}
-	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
@@ -31,22 +30,14 @@ func clean(s string) string {
 	}, s)
 }
 
-// oneLine cleans text and puts it on one line of at most n runes.
-func oneLine(s string, n int) string {
-	s = strings.Join(strings.Fields(clean(s)), " ")
-	if runes := []rune(s); len(runes) > n {
-		return string(runes[:n-1]) + "…"
-	}
-	return s
-}
+// oneLine cleans text and puts it on one line of at most n columns.
+func oneLine(s string, n int) string { return cut(strings.Join(strings.Fields(clean(s)), " "), n) }
 
-// head cleans text and keeps its first lines, each of at most 200 runes, saying how many lines it left out.
+// head cleans text and keeps its first lines, each of at most 200 columns, saying how many lines it left out.
 func head(s string, lines int) string {
 	all := strings.Split(strings.TrimRight(clean(s), "\n"), "\n")
 	for i, line := range all[:min(lines, len(all))] {
-		if runes := []rune(line); len(runes) > 200 {
-			all[i] = string(runes[:199]) + "…"
-		}
+		all[i] = cut(line, 200)
 	}
 	if len(all) <= lines {
 		return strings.Join(all, "\n")
@@ -59,7 +50,7 @@ func callLine(call *agentdv1.ToolCall) string {
 	arguments := call.GetArguments()
 	var fields map[string]json.RawMessage
 	if json.Unmarshal([]byte(arguments), &fields) == nil {
-		for _, name := range []string{"command", "pattern", "path", "summary"} {
+		for _, name := range []string{"command", "pattern", "path", "summary", "task", "task_id"} {
 			var value string
 			if json.Unmarshal(fields[name], &value) == nil && value != "" {
 				arguments = value
@@ -112,6 +103,30 @@ func tokens(n int64) string {
 // spent is the tokens of a usage, both ways.
 func spent(u *agentdv1.Usage) int64 { return u.GetInputTokens() + u.GetOutputTokens() }
 
+// dollars is the cost of a usage; `-` where nothing has a price.
+func dollars(u *agentdv1.Usage) string {
+	switch cost := u.GetCostUsd(); {
+	case cost == 0:
+		return "-"
+	case cost < 0.1:
+		return fmt.Sprintf("$%.4f", cost)
+	default:
+		return fmt.Sprintf("$%.2f", cost)
+	}
+}
+
+// usageLine is what a task consumed, such as `5 steps  3.4k tok (1.2k cached)  4 tool calls  $0.0123  00:12`.
+func usageLine(u *agentdv1.Usage) string {
+	parts := []string{count(u.GetSteps(), "step", "steps"), tokens(spent(u)), count(u.GetToolCalls(), "tool call", "tool calls")}
+	if cached := u.GetCachedTokens(); cached > 0 {
+		parts[1] += " (" + strings.TrimSuffix(tokens(cached), " tok") + " cached)"
+	}
+	if u.GetCostUsd() > 0 {
+		parts = append(parts, dollars(u))
+	}
+	return strings.Join(append(parts, clock(u.GetWallTime().AsDuration())), "  ")
+}
+
 // stateWord is a state without its prefix, such as RUNNING.
 func stateWord(s agentdv1.TaskState) string { return strings.TrimPrefix(s.String(), "TASK_STATE_") }
 
@@ -123,19 +138,9 @@ func reasonWord(r agentdv1.TaskReason) string {
 	return strings.TrimPrefix(r.String(), "TASK_REASON_")
 }
 
-// isTerminal tells whether w is a terminal.
-func isTerminal(w any) bool {
-	f, ok := w.(interface{ Fd() uintptr })
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}
-
 // writeIndented writes text with what follows its first line set under it.
 func writeIndented(w io.Writer, first, text string) {
-	indent := strings.Repeat(" ", utf8.RuneCountInString(first))
+	indent := strings.Repeat(" ", columns(first))
 	fmt.Fprintf(w, "%s%s\n", first, strings.ReplaceAll(text, "\n", "\n"+indent))
 }
 

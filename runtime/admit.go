@@ -3,11 +3,14 @@ package runtime
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/agent"
+	"github.com/agentd-dev/agentd/runtime/grant"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
@@ -36,6 +39,9 @@ func (s *Supervisor) check(a task.Assignment) error {
 	if len(a.Description) > maxLine {
 		return tooLarge("description", len(a.Description), maxLine)
 	}
+	if strings.ContainsFunc(a.Description, unicode.IsControl) {
+		return errdefs.BadField("description", "must be one line of text, without control characters")
+	}
 	if err := checkRequestID(a.RequestID); err != nil {
 		return err
 	}
@@ -56,7 +62,7 @@ func (s *Supervisor) checkGroup(g task.GroupSpec) error {
 	case len(g.Items) == 0 && g.ResumeFrom == "":
 		return errdefs.BadField("items", "must not be empty; say what is to be done")
 	case len(g.Items) > s.cfg.MaxItems:
-		return errdefs.BadField("items", "there are %d; the limit is %d", len(g.Items), s.cfg.MaxItems)
+		return errdefs.BadField("items", "there are %d; at most %d go into one group", len(g.Items), s.cfg.MaxItems)
 	case g.MaxConcurrency < 0 || g.MaxConcurrency > s.cfg.MaxItems:
 		return errdefs.BadField("max_concurrency", "must be 1 to %d, or 0 for %d", s.cfg.MaxItems, s.cfg.MaxAtOnce)
 	}
@@ -78,8 +84,10 @@ func checkAgent(at string, a task.AgentSpec) error {
 		return tooLarge(at+"model", len(a.Model), task.MaxModelName)
 	case len(a.Grant.Tools) > maxTools:
 		return errdefs.BadField(at+"grant.tools", "there are %d; the limit is %d", len(a.Grant.Tools), maxTools)
-	case len(a.Grant.Readable)+len(a.Grant.Writable) > maxRoots:
+	case countRoots(a.Grant) > maxRoots:
 		return errdefs.BadField(at+"grant.readable_roots", "there are more than %d roots", maxRoots)
+	case a.Grant.Depth != nil && *a.Grant.Depth < 0:
+		return errdefs.BadField(at+"grant.depth", "must not be negative; 0 is no task below")
 	case len(a.Schema) > task.MaxSchema:
 		return tooLarge(at+"result_schema", len(a.Schema), task.MaxSchema)
 	case a.Worktree:
@@ -100,6 +108,13 @@ func checkAgent(at string, a task.AgentSpec) error {
 		}
 	}
 	return checkBudget(at+"budget", a.Budget)
+}
+
+// countRoots counts the directories of a grant that is asked for. One that may be read and written is one.
+func countRoots(r grant.Request) int {
+	roots := slices.Concat(r.Readable, r.Writable)
+	slices.Sort(roots)
+	return len(slices.Compact(roots))
 }
 
 func checkInputs(at string, a task.AgentSpec) error {

@@ -22,13 +22,10 @@ func (f *family) await(ctx context.Context, id task.ID, timeout time.Duration) (
 	if err != nil || end != 0 {
 		return end, err
 	}
-	if err := f.pause(ctx); err != nil {
-		return 0, err
-	}
-	end, err = f.watch(ctx, id, over)
-	if back := f.proceed(ctx); back != nil {
-		return 0, back
-	}
+	err = f.aside(ctx, func() (err error) {
+		end, err = f.watch(ctx, id, over)
+		return err
+	})
 	return end, err
 }
 
@@ -93,10 +90,13 @@ func (f *family) news(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Expect takes up which tasks the calls that start now ask about.
+// Expect takes up which tasks the calls that start now ask about. What the calls before them have told is settled.
 func (f *family) Expect(ids []task.ID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.known)
 	for _, id := range ids {
-		f.learn(id, true)
+		f.known[id] = true
 	}
 }
 
@@ -111,6 +111,19 @@ func (f *family) knows(id task.ID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.known[id]
+}
+
+// aside waits while the agent is WAITING and holds no slot. However the wait ends, the agent runs again after it.
+func (f *family) aside(ctx context.Context, wait func() error) (err error) {
+	if err := f.pause(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		if back := f.proceed(ctx); back != nil {
+			err = back
+		}
+	}()
+	return wait()
 }
 
 // pause makes the agent WAITING and gives its slot back, when this is the first call of the step that waits.

@@ -137,8 +137,9 @@ func TestCostWithoutItsPriceAfterARestart(t *testing.T) {
 	h := newHouse(t, play(call("gate", "{}"), text("done")), inBubble, window(0), with(g.tool("gate")))
 	id := h.spawn("x", within(task.Budget{Cost: task.Dollar}))
 	<-g.entered
-	h.kill()
+	h.cut.cut()
 	close(g.open)
+	h.kill()
 	h.facts = nil
 	h.start()
 	if r := h.ended(id, task.Failed, task.BudgetExceeded); !strings.Contains(r.Error, "the model test has no price any more") {

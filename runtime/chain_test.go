@@ -37,20 +37,20 @@ func TestChainGivesTheConclusionOn(t *testing.T) {
 	bubble(t, cast(map[string]modelFunc{
 		"one": play(text("{previous} and {braces} $1 \\1")), "two": echoInputs, "three": echoInputs,
 	}), func(h *house) {
-		id := h.spawn("", chain("one {previous}", "two {previous}; {previous}", "three {prev} {previous}"), func(a *task.Assignment) {
+		id := h.spawn("", chain("one", "two {previous}; {previous}", "three {prev} {previous}"), func(a *task.Assignment) {
 			a.Group.Items[1].Inputs = []task.NamedText{{Name: "again", Text: "{previous}"}}
 		})
 		r := h.ended(id, task.Completed, task.Done)
 		ids := h.children(id)
 		said := "{previous} and {braces} $1 \\1"
 		two := "two " + said + "; " + said + "\n\n## again\n\n" + said
-		for i, want := range []string{"one ", two, "three {prev} " + two} {
+		for i, want := range []string{"one", two, "three {prev} " + two} {
 			if got := h.inputs(ids[i]); len(got) != 1 || got[0] != want {
 				h.t.Errorf("step %d was told %q, not %q", i+1, got, want)
 			}
 		}
 		inTurn(h.t, r.Summary, string(ids[0]), "{previous}", string(ids[1]), "## again", string(ids[2]))
-		if d := h.task(id).Description; d != "chain of 3: one {previous}" {
+		if d := h.task(id).Description; d != "chain of 3: one" {
 			h.t.Errorf("description: %q", d)
 		}
 		h.toldOnce(id)
@@ -313,8 +313,6 @@ func TestWhatCanNotBeResumed(t *testing.T) {
 			field, why string
 			spawn      []func(*task.Assignment)
 		}{
-			{"resume_from", "no task", []func(*task.Assignment){resume("grp-999")}},
-			{"resume_from", "no task", []func(*task.Assignment){resume("nonsense", "a")}},
 			{"resume_from", "is no chain", []func(*task.Assignment){resume(side)}},
 			{"resume_from", "is no chain", []func(*task.Assignment){resume(single, "a")}},
 			{"resume_from", "has not ended", []func(*task.Assignment){resume(runs)}},
@@ -332,5 +330,7 @@ func TestWhatCanNotBeResumed(t *testing.T) {
 				h.t.Errorf("%s, %s: %s, %q", tt.field, tt.why, e.Field, e.Message)
 			}
 		}
+		h.refusal(errdefs.TaskNotFound, resume("grp-999"))
+		h.refusal(errdefs.TaskNotFound, resume("nonsense", "a"))
 	})
 }

@@ -122,7 +122,7 @@ func TestSummaryBeforeTheWindowIsFull(t *testing.T) {
 
 // case OUT-5: killed after any commit around the summary, an agent goes on with the same messages.
 func TestKilledAroundTheSummary(t *testing.T) {
-	final := func(n int) (string, bool) {
+	final := func(t *testing.T, n int) (string, bool) {
 		var seen recorder
 		h := newHouse(t, seen.model(growing), inBubble, window(10_000))
 		id := h.spawn("the assignment")
@@ -136,22 +136,16 @@ func TestKilledAroundTheSummary(t *testing.T) {
 		if got := len(h.summaries(id)); got != 1 {
 			t.Errorf("killed after %d commits there are %d summaries", n, got)
 		}
-		h.stop()
 		return fmt.Sprint(seen.asks[len(seen.asks)-1].Messages[1:]), over
 	}
-	want, _ := final(0)
-	for n := 1; ; n++ {
-		got, over := final(n)
+	want, _ := final(t, 0)
+	walk(t, 8, func(t *testing.T, n int) bool {
+		got, over := final(t, n)
 		if got != want {
-			t.Errorf("killed after %d commits it goes on from\n%s\nnot\n%s", n, got, want)
+			t.Errorf("it goes on from\n%s\nnot\n%s", got, want)
 		}
-		if over {
-			if n < 8 {
-				t.Errorf("only %d commits were walked over", n)
-			}
-			return
-		}
-	}
+		return over
+	})
 }
 
 // case OUT-5: whatever the summary says, the living children stand in it, and mail that came meanwhile is kept whole.

@@ -20,16 +20,7 @@ import (
 // started again, the task ends as it would have; no call is answered twice or has its effect twice, mail is given
 // once, every history is valid, and every cursor reads what it read before.
 func TestKilledAfterEachCommit(t *testing.T) {
-	for n := 1; ; n++ {
-		over := false
-		t.Run(fmt.Sprint(n), func(t *testing.T) { over = killAfter(t, n) })
-		if over || t.Failed() {
-			if n < 10 {
-				t.Errorf("only %d commits were walked over", n)
-			}
-			return
-		}
-	}
+	walk(t, 10, killAfter)
 }
 
 // killAfter tells whether the run was over before its n-th commit.

@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,6 +74,21 @@ func TestGrantOfASpawn(t *testing.T) {
 	}
 }
 
+// proves N8: a directory that may be read and written is one root.
+func TestRootsAreCountedOnce(t *testing.T) {
+	h := newHouse(t, play(text("done")))
+	var dirs []string
+	for n := range 33 {
+		dirs = append(dirs, fmt.Sprint("d", n))
+		h.must(os.Mkdir(filepath.Join(h.workspace, dirs[n]), 0o700))
+	}
+	id := h.spawn("x", asking(grant.Request{Readable: dirs[:32], Writable: dirs[:32]}))
+	h.ended(id, task.Completed, task.Done)
+	if e := h.refusal(errdefs.BadArgument, asking(grant.Request{Readable: dirs[:20], Writable: dirs[20:]})); e.Field != "grant.readable_roots" {
+		t.Errorf("too many: %+v", e)
+	}
+}
+
 // proves P3 as far as this machine goes: nothing can keep a command within a narrower grant, so it has none.
 func TestConfinedTaskHasNoShell(t *testing.T) {
 	h := newHouse(t, play(text("done")))
@@ -127,6 +143,40 @@ func TestSpawnedByAnAgent(t *testing.T) {
 	}
 	close(g.open)
 	h.ended(parent, task.Completed, task.Done)
+}
+
+// What a task of its kind has, no definition takes away.
+func TestDefinitionKeepsTheToolsOfItsKind(t *testing.T) {
+	h := newHouse(t, play(call("report", `{"summary":"s"}`)))
+	dir := filepath.Join(h.workspace, ".agentd", "agents")
+	h.must(os.MkdirAll(dir, 0o700))
+	text := "---\nname: mute\ndescription: x\ndisallowed_tools: [report, task_output, task_stop, write]\n---\nBe quiet.\n"
+	h.must(os.WriteFile(filepath.Join(dir, "mute.md"), []byte(text), 0o600))
+	id := h.spawn("x", func(a *task.Assignment) { a.Agent = "mute" })
+	h.ended(id, task.Completed, task.Done)
+	g := h.task(id).Grant
+	for name, want := range map[string]bool{"report": true, "task_output": true, "task_stop": true, "write": false} {
+		if g.AllowsTool(name) != want {
+			t.Errorf("%s: %v, of %q", name, !want, g.Tools)
+		}
+	}
+}
+
+// proves N8: a description is one line, and a depth no negative number.
+func TestSpawnRefusesFields(t *testing.T) {
+	h := newHouse(t, play(text("done")))
+	minus := -1
+	for field, bad := range map[string]func(*task.Assignment){
+		"description": func(a *task.Assignment) { a.Description = "one\ntwo" },
+		"grant.depth": func(a *task.Assignment) { a.Grant.Depth = &minus },
+		"items[0].grant.depth": func(a *task.Assignment) {
+			a.Group = &task.GroupSpec{Items: []task.AgentSpec{{Prompt: "x", Grant: grant.Request{Depth: &minus}}}}
+		},
+	} {
+		if e := h.refusal(errdefs.BadArgument, bad); e.Field != field {
+			t.Errorf("%s: %+v", field, e)
+		}
+	}
 }
 
 // Only agents have children.

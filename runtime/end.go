@@ -41,6 +41,11 @@ func (s *Supervisor) finish(ctx context.Context, row journal.Row[task.Task], fin
 	if err != nil {
 		s.cfg.Log.Error("transcript can't be read for the result", "task", row.Value.ID, "error", err)
 	}
+	last, err := s.lastNews(ctx, row.Value)
+	if err != nil {
+		s.cfg.Log.Error("what became of a group's tasks can't be told", "task", row.Value.ID, "error", err)
+	}
+	b.Append(after.ID, last...)
 	b.EndTask(row, after, left)
 	req.put(b)
 	if err := s.commit(ctx, b); err != nil {

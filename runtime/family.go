@@ -23,7 +23,7 @@ type family struct {
 	paused int           // calls that wait; whoever holds the turn may change it
 
 	mu    sync.Mutex
-	known map[task.ID]bool // tasks that a call asks about, or whose end one has told: a notice about them is no news
+	known map[task.ID]bool // tasks that a call of the step asks about, or whose end one has told: no news for the others
 }
 
 func newFamily(s *Supervisor, l *loop, t task.Task) *family {
@@ -71,14 +71,10 @@ func (f *family) Stop(ctx context.Context, id task.ID, level task.StopLevel) (to
 	if err := f.own(ctx, id); err != nil {
 		return tool.Waited{}, err
 	}
-	if err := f.pause(ctx); err != nil { // what is stopped may need a slot to report
-		return tool.Waited{}, err
-	}
 	req := StopRequest{TaskID: id, Level: level, Reason: fmt.Sprintf("stopped by %s, which started it", f.task.ID)}
-	err := f.s.Stop(ctx, req, func(StopProgress) error { return nil })
-	if err := f.proceed(ctx); err != nil {
-		return tool.Waited{}, err
-	}
+	err := f.aside(ctx, func() error { // what is stopped may need a slot to report
+		return f.s.Stop(ctx, req, func(StopProgress) error { return nil })
+	})
 	if err != nil {
 		return tool.Waited{}, f.refused(err)
 	}

@@ -176,6 +176,7 @@ func TestTaskOutputOfALivingTask(t *testing.T) {
 
 // A shell in the background shows what it wrote so far.
 func TestTaskOutputOfAShell(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, play(
 		call("bash", `{"command":"seq 10000; sleep 600","background":true}`),
 		call("task_output", `{"task_id":"sh-2","block":true,"timeout_ms":2000}`), call("task_stop", `{"task_id":"sh-2"}`),
@@ -185,7 +186,7 @@ func TestTaskOutputOfAShell(t *testing.T) {
 	h.ended(lead, task.Completed, task.Done)
 	looked, stopped := h.results(lead)["c00000002"].Text, h.told(lead, 3)
 	if out := h.told(lead, 2).Output; !strings.HasSuffix(out, "9999\n10000\n") || len(out) != tool.MaxSoFar ||
-		!strings.Contains(looked, `"activity":"runs its command"`) {
+		!strings.Contains(looked, `"activity":"runs seq 10000`) {
 		t.Errorf("shown: %.200q", looked)
 	}
 	if stopped.Status != "killed" || stopped.Reason != "STOPPED_BY_CLIENT" || len(h.inputs(lead)) != 1 {
@@ -259,18 +260,20 @@ func TestSubagentRefusals(t *testing.T) {
 		reason    tool.Reason
 		subject   string
 		allowed   string
+		says      string
 	}{
-		"subagent":   {`{"task":"x","tools":["ls","subagent"]}`, nil, tool.NotGranted, "subagent", "ls"},
-		"not its":    {`{"task":"x","tools":["write"]}`, only("ls", "subagent"), tool.NotGranted, "write", "ls"},
-		"outside":    {`{"task":"x","paths":["/"]}`, nil, tool.NotGranted, "/", ""},
-		"nowhere":    {`{"tasks":[{"task":"x","paths":["nope"]}]}`, nil, tool.InvalidArguments, "tasks[0].paths", ""},
-		"definition": {`{"task":"x","agent":"nobody"}`, nil, tool.NotFound, "nobody", "general"},
-		"empty":      {`{"chain":[{"task":"x"},{"task":" "}]}`, nil, tool.InvalidArguments, "chain[1].task", ""},
-		"too many":   {`{"tasks":[` + strings.Repeat(`{"task":"x"},`, 8) + `{"task":"x"}]}`, nil, tool.InvalidArguments, "tasks", ""},
-		"steps":      {`{"task":"x","max_steps":5000}`, nil, tool.InvalidArguments, "max_steps", ""},
-		"isolation":  {`{"task":"x","isolation":"worktree"}`, nil, "NOT_OFFERED", "worktree", ""},
+		"subagent":   {`{"task":"x","tools":["ls","subagent"]}`, nil, tool.NotGranted, "subagent", "ls", ""},
+		"not its":    {`{"task":"x","tools":["write"]}`, only("ls", "subagent"), tool.NotGranted, "write", "ls", ""},
+		"outside":    {`{"task":"x","paths":["/"]}`, nil, tool.NotGranted, "/", "", "not granted: paths: /"},
+		"nowhere":    {`{"tasks":[{"task":"x","paths":["nope"]}]}`, nil, tool.InvalidArguments, "tasks[0].paths", "", ""},
+		"definition": {`{"task":"x","agent":"nobody"}`, nil, tool.NotFound, "nobody", "general", ""},
+		"empty":      {`{"chain":[{"task":"x"},{"task":" "}]}`, nil, tool.InvalidArguments, "chain[1].task", "", ""},
+		"too many":   {`{"tasks":[` + strings.Repeat(`{"task":"x"},`, 8) + `{"task":"x"}]}`, nil, tool.InvalidArguments, "tasks", "", "at most 8"},
+		"two lines":  {`{"task":"x","description":"a\nb"}`, nil, tool.InvalidArguments, "description", "", "one line"},
+		"steps":      {`{"task":"x","max_steps":5000}`, nil, tool.InvalidArguments, "max_steps", "", ""},
+		"isolation":  {`{"task":"x","isolation":"worktree"}`, nil, "NOT_OFFERED", "worktree", "", ""},
 		"depth": {
-			`{"task":"x"}`, func(a *task.Assignment) { a.Grant.Depth = &none }, "DEPTH_EXCEEDED", "sub-1", "",
+			`{"task":"x"}`, func(a *task.Assignment) { a.Grant.Depth = &none }, "DEPTH_EXCEEDED", "sub-1", "", "",
 		},
 	} {
 		bubble(t, play(call("subagent", c.arguments), text("bye")), func(h *house) {
@@ -283,6 +286,9 @@ func TestSubagentRefusals(t *testing.T) {
 			if got.Reason != string(c.reason) || got.Subject != c.subject || got.Message == "" ||
 				c.allowed != "" && !slices.Contains(got.Allowed, c.allowed) {
 				h.t.Errorf("%s: %+v", name, got)
+			}
+			if !strings.Contains(got.Message, c.says) || strings.Contains(got.Message, "_roots") {
+				h.t.Errorf("%s: %q", name, got.Message)
 			}
 			if children := h.children(lead); len(children) != 0 {
 				h.t.Errorf("%s: spawned %v", name, children)

@@ -20,40 +20,20 @@ import (
 // proves D8, N7: with the n-th commit of a whole run failing, for all n and all ways to fail, nothing hangs and nobody
 // is told a lie. The client repeats what it was not told to be done, under the same request id.
 func TestEveryCommitFails(t *testing.T) {
-	for name, mode := range map[string]storetest.Mode{
-		"refused": storetest.Refused, "landed": storetest.Landed, "lost": storetest.Lost,
-	} {
-		t.Run(name, func(t *testing.T) {
-			for n := 1; ; n++ {
-				over := false
-				t.Run(fmt.Sprint(n), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { over = !runWithFault(t, storetest.Plan{From: n, Count: 2, Mode: mode}) })
-				})
-				if over || t.Failed() {
-					if n < 30 {
-						t.Errorf("only %d commits were walked over", n)
-					}
-					return
-				}
-			}
-		})
-	}
+	walkFaults(t, 30, func(t *testing.T, plan storetest.Plan) (failed bool) {
+		synctest.Test(t, func(t *testing.T) { failed = runWithFault(t, plan) })
+		return failed
+	})
 }
 
-// runWithFault tells whether a commit failed. The plan counts from the end of the start.
+// runWithFault tells whether a commit failed.
 func runWithFault(t *testing.T, plan storetest.Plan) bool {
 	var faulty *storetest.Faulty
 	var effects tally
 	work, idle := newGate(), newGate()
 	h := newHouse(t, cast(map[string]modelFunc{
 		"worker": worker, "child": idler, "idler": idler,
-	}), inBubble, with(effect("effect", &effects), work.tool("work"), idle.tool("idle")), func(h *house) {
-		h.wrap = func(st store.Store) store.Store {
-			plan.From++ // the journal's start is one commit
-			faulty = storetest.Wrap(st, plan)
-			return faulty
-		}
-	})
+	}), inBubble, with(effect("effect", &effects), work.tool("work"), idle.tool("idle")), failsBy(plan, &faulty))
 	c := client{h}
 	worker := c.spawn("1", "worker", "")
 	idler := c.spawn("2", "idler", "")
@@ -93,11 +73,7 @@ func runWithFault(t *testing.T, plan storetest.Plan) bool {
 	if used := h.task(after).Usage; used.Steps != int64(steps) || used.Turns != 1 || used.ToolCalls != int64(answered) {
 		t.Errorf("usage: %+v; the transcript has %d steps and %d answers", used, steps, answered)
 	}
-	faulty.Heal() // the end of the house is not part of the run
-	for h.journal.Stalled() != nil {
-		time.Sleep(time.Second)
-	}
-	return faulty.Failed() > 0
+	return h.healed(faulty)
 }
 
 // worker and idler ask anew for a call whose outcome is unknown: a fault may have come between its start and its effect.

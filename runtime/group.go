@@ -46,21 +46,25 @@ func (s *Supervisor) draftGroup(ctx context.Context, at site, a task.Assignment)
 	return task.Draft{Task: t, Spec: task.Spec{Group: formation}}, err
 }
 
-// draftItems makes those that a group runs, and tells the group of them. Side by side they are queued at once; the steps
-// of a chain are kept until their turn comes.
-func (s *Supervisor) draftItems(
-	ctx context.Context, at site, a task.Assignment, group *task.Draft, b *journal.Batch,
-) error {
+// draftItems makes those that a group runs, and tells the group of them.
+func (s *Supervisor) draftItems(ctx context.Context, at site, a task.Assignment, group *task.Draft) ([]task.Draft, error) {
 	drafts, err := s.items(ctx, at, a, len(group.Spec.Group.Kept))
-	for i, d := range drafts {
+	for _, d := range drafts {
 		group.Spec.Group.Children = append(group.Spec.Group.Children, d.Task.ID)
-		if a.Group.Chain {
+	}
+	return drafts, err
+}
+
+// putItems adds what a group runs to the batch that makes the group, behind it. Side by side they are queued at once; the
+// steps of a chain are kept until their turn comes.
+func putItems(b *journal.Batch, group task.Draft, items []task.Draft, from string) {
+	for i, d := range items {
+		if group.Spec.Group.Chain {
 			b.PutItem(group.Task.ID, i, d)
 		} else {
-			b.CreateTask(d, a.From)
+			b.CreateTask(d, from)
 		}
 	}
-	return err
 }
 
 // items drafts those items of a group that are not kept from an earlier one. Where none are given they are the earlier
@@ -73,7 +77,7 @@ func (s *Supervisor) items(ctx context.Context, at site, a task.Assignment, kept
 	for i := kept; i < len(a.Group.Items); i++ {
 		d, err := s.draftAgent(ctx, at, a.Group.Items[i])
 		if err == nil && a.Group.Chain {
-			err = checkPrevious(d.Opening)
+			err = checkPrevious(a.Group.Items[i], d.Opening, i == 0)
 		}
 		if err != nil {
 			return nil, inItem(err, i)
@@ -83,8 +87,18 @@ func (s *Supervisor) items(ctx context.Context, at site, a task.Assignment, kept
 	return drafts, nil
 }
 
-// checkPrevious bounds what a step becomes when the conclusion before it is filled in.
-func checkPrevious(opening string) error {
+// checkPrevious bounds what a step becomes when the conclusion before it is filled in. The first of all has none before
+// it.
+func checkPrevious(step task.AgentSpec, opening string, first bool) error {
+	const none = "it holds %s, but there is no step before the first one"
+	if first && strings.Contains(step.Prompt, task.Previous) {
+		return errdefs.BadField("prompt", none, task.Previous)
+	}
+	for i, in := range step.Inputs {
+		if first && strings.Contains(in.Text, task.Previous) {
+			return errdefs.BadField(fmt.Sprintf("inputs[%d].text", i), none, task.Previous)
+		}
+	}
 	if n := strings.Count(opening, task.Previous); n > maxPrevious {
 		return errdefs.BadField("prompt", "it holds %s %d times; the limit is %d", task.Previous, n, maxPrevious)
 	}

@@ -19,7 +19,7 @@ type troop struct {
 	name  string
 	spawn func(*task.Assignment)
 	tasks int
-	least int // commits that a run takes
+	least int64 // commits that a run takes
 }
 
 func troops() []troop {
@@ -69,27 +69,17 @@ func (tr troop) check(h *house, id task.ID, effects *tally) {
 func TestGroupKilledAfterEachCommit(t *testing.T) {
 	for _, tr := range troops() {
 		t.Run(tr.name, func(t *testing.T) {
-			for n := 1; ; n++ {
-				over := false
-				t.Run(fmt.Sprint(n), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						var effects tally
-						inside(t, item, func(h *house) {
-							id := h.spawn("", tr.spawn)
-							h.cut.after(n)
-							over = h.endedOrDead(id)
-							h.restart()
-							tr.check(h, id, &effects)
-						}, with(effect("effect", &effects)))
-					})
-				})
-				if over || t.Failed() {
-					if n < tr.least {
-						t.Errorf("only %d commits were walked over", n)
-					}
-					return
-				}
-			}
+			walk(t, tr.least, func(t *testing.T, n int) (over bool) {
+				var effects tally
+				bubble(t, item, func(h *house) {
+					id := h.spawn("", tr.spawn)
+					h.cut.after(n)
+					over = h.endedOrDead(id)
+					h.restart()
+					tr.check(h, id, &effects)
+				}, with(effect("effect", &effects)))
+				return over
+			})
 		})
 	}
 }
@@ -98,65 +88,40 @@ func TestGroupKilledAfterEachCommit(t *testing.T) {
 // case STP-3: killed right after the n-th commit of a stop, for all n, and started again, the group and all of its agents
 // end as the stop wants it; those that were queued never start.
 func TestGroupKilledWhileItStops(t *testing.T) {
-	for n := 1; ; n++ {
-		over := false
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			bubble(t, hang, func(h *house) {
-				id := h.spawn("", parallel("a", "b", "c"), atOnce(2))
-				synctest.Wait()
-				ids := h.children(id)
-				h.cut.after(n)
-				go func() { _ = h.stopTask(id, task.Cancel) }()
-				over = h.endedOrDead(id)
-				h.restart()
-				h.ended(id, task.Killed, task.StoppedByClient)
-				for _, child := range ids {
-					h.ended(child, task.Killed, task.ParentEnded)
-				}
-				if got := h.states(ids[2]); got != "QUEUED KILLED" {
-					h.t.Errorf("the queued one: %s", got)
-				}
-				h.counts(0, 0)
-			})
-		})
-		if over || t.Failed() {
-			if n < 5 {
-				t.Errorf("only %d commits were walked over", n)
+	walk(t, 5, func(t *testing.T, n int) (over bool) {
+		bubble(t, hang, func(h *house) {
+			id := h.spawn("", parallel("a", "b", "c"), atOnce(2))
+			synctest.Wait()
+			ids := h.children(id)
+			h.cut.after(n)
+			go func() { _ = h.stopTask(id, task.Cancel) }()
+			over = h.endedOrDead(id)
+			h.restart()
+			h.ended(id, task.Killed, task.StoppedByClient)
+			for _, child := range ids {
+				h.ended(child, task.Killed, task.ParentEnded)
 			}
-			return
-		}
-	}
+			if got := h.states(ids[2]); got != "QUEUED KILLED" {
+				h.t.Errorf("the queued one: %s", got)
+			}
+			h.counts(0, 0)
+		})
+		return over
+	})
 }
 
 // proves D8, N7: with the n-th commit of a group failing, for all n and all ways to fail, it ends as it would have.
 func TestEveryCommitOfAGroupFails(t *testing.T) {
 	for _, tr := range troops() {
-		for name, mode := range map[string]storetest.Mode{
-			"refused": storetest.Refused, "landed": storetest.Landed, "lost": storetest.Lost,
-		} {
-			t.Run(tr.name+", "+name, func(t *testing.T) {
-				for n := 1; ; n++ {
-					failed := 0
-					t.Run(fmt.Sprint(n), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { failed = tr.runWithFault(t, storetest.Plan{From: n + 1, Count: 2, Mode: mode}) })
-					})
-					if failed == 0 || t.Failed() {
-						if n < tr.least {
-							t.Errorf("only %d commits were walked over", n)
-						}
-						return
-					}
-				}
-			})
-		}
+		t.Run(tr.name, func(t *testing.T) { walkFaults(t, tr.least, tr.runWithFault) })
 	}
 }
 
-// runWithFault tells how many commits failed.
-func (tr troop) runWithFault(t *testing.T, plan storetest.Plan) int {
+// runWithFault tells whether a commit failed.
+func (tr troop) runWithFault(t *testing.T, plan storetest.Plan) (failed bool) {
 	var faulty *storetest.Faulty
 	var effects tally
-	inside(t, item, func(h *house) {
+	bubble(t, item, func(h *house) {
 		var id task.ID
 		client{h}.insist("spawn", func() (err error) {
 			a := task.Assignment{RequestID: "1", Caller: "test", From: "user", Workspace: h.workspace}
@@ -165,17 +130,9 @@ func (tr troop) runWithFault(t *testing.T, plan storetest.Plan) int {
 			return err
 		})
 		tr.check(h, id, &effects)
-		faulty.Heal() // the end of the house is not part of the run
-		for h.journal.Stalled() != nil {
-			time.Sleep(time.Second)
-		}
-	}, with(effect("effect", &effects)), func(h *house) {
-		h.wrap = func(st store.Store) store.Store {
-			faulty = storetest.Wrap(st, plan)
-			return faulty
-		}
-	})
-	return faulty.Failed()
+		failed = h.healed(faulty)
+	}, with(effect("effect", &effects)), failsBy(plan, &faulty))
+	return failed
 }
 
 // proves D4, R7: after a restart those that ran go on, and no more of the queued ones start than there is room for.

@@ -65,7 +65,7 @@ func (s *Supervisor) concludeGroup(ctx context.Context, t task.Task) (task.Concl
 	var parts []part
 	var problems []error
 	for _, id := range slices.Concat(spec.Group.Kept, spec.Group.Children) {
-		row, err := s.member(ctx, *spec.Group, id)
+		row, err := s.member(ctx, t, *spec.Group, id)
 		p := part{task: row.Value}
 		if err == nil && p.task.State.Terminal() {
 			p.left, err = s.cfg.Journal.Result(ctx, t.Team, id)

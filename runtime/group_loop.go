@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
@@ -16,7 +17,6 @@ import (
 type group struct {
 	s         *Supervisor
 	task      task.Task // as the start's commit left it
-	liveRev   journal.Rev
 	formation task.Formation
 	told      map[task.ID]task.State // what the transcript says of its tasks
 	admitted  map[task.ID]bool       // those that this loop has let run
@@ -30,17 +30,12 @@ func (s *Supervisor) startGroup(ctx context.Context, l *loop, t task.Task, spec 
 	if spec.Group == nil {
 		return work{}, errdefs.New(errdefs.DataLoss, errdefs.RecordCorrupt, string(t.ID), "what group %s is to run is lost", t.ID)
 	}
-	g := &group{s: s, formation: *spec.Group, told: map[task.ID]task.State{}, admitted: map[task.ID]bool{}}
-	for e, err := range s.cfg.Journal.Entries(ctx, t.Team, t.ID, 0) {
-		if err != nil {
-			return work{}, err
-		}
-		if n, ok := e.Body.(*task.Notice); ok {
-			g.told[n.TaskID] = n.State
-		}
+	told, err := s.told(ctx, t)
+	if err != nil {
+		return work{}, err
 	}
-	var err error
-	g.task, g.liveRev, err = s.commitStart(ctx, l.id, alone)
+	g := &group{s: s, formation: *spec.Group, told: told, admitted: map[task.ID]bool{}}
+	g.task, _, err = s.commitStart(ctx, l.id, alone)
 	return work{task: g.task, run: g.run, close: func() {}}, err
 }
 
@@ -55,7 +50,10 @@ func (g *group) run(ctx context.Context) error {
 		}
 		own, all, err := g.look(ctx)
 		if err == nil {
-			err = g.tell(ctx, all)
+			err = g.tell(ctx, own, all)
+		}
+		if errdefs.Is(err, errdefs.Conflict) {
+			continue // the group changed: look again
 		}
 		if err != nil {
 			return err
@@ -80,31 +78,40 @@ func (g *group) run(ctx context.Context) error {
 // look reads the group and its tasks as they are now.
 func (g *group) look(ctx context.Context) (own journal.Row[task.Task], all members, err error) {
 	own, err = g.s.cfg.Journal.Task(ctx, g.task.ID)
-	if err == nil && (own.Value.State.Terminal() || own.Value.Start != g.task.Start) {
+	if err == nil && own.Value.State.Terminal() {
 		err = agent.ErrGone
 	}
 	if err != nil {
 		return own, nil, err
 	}
-	for _, id := range g.formation.Children {
-		row, err := g.s.member(ctx, g.formation, id)
-		if err != nil {
-			return own, nil, err
+	all, err = g.s.members(ctx, g.task, g.formation)
+	return own, all, err
+}
+
+// members reads a group's own tasks. The last one is read first: of two that start meanwhile, the later one in the group
+// is not seen without the one before it.
+func (s *Supervisor) members(ctx context.Context, group task.Task, formation task.Formation) (members, error) {
+	all := make(members, len(formation.Children))
+	for i, id := range slices.Backward(formation.Children) {
+		var err error
+		if all[i], err = s.member(ctx, group, formation, id); err != nil {
+			return nil, err
 		}
-		all = append(all, row)
 	}
-	return own, all, nil
+	return all, nil
 }
 
 // member reads a task of a group. A step whose turn has not come has no state; a task whose record is lost has failed.
 func (s *Supervisor) member(
-	ctx context.Context, formation task.Formation, id task.ID,
+	ctx context.Context, group task.Task, formation task.Formation, id task.ID,
 ) (journal.Row[task.Task], error) {
 	row, err := s.cfg.Journal.Task(ctx, id)
-	switch {
-	case errdefs.Is(err, errdefs.TaskNotFound) && formation.Chain:
-		row.Value, err = task.Task{ID: id}, nil
-	case isLost(err):
+	if errdefs.Is(err, errdefs.TaskNotFound) && formation.Chain && slices.Contains(formation.Children, id) {
+		if made, err := s.cfg.Journal.IsChild(ctx, group.Team, group.ID, id); err != nil || !made {
+			return journal.Row[task.Task]{Value: task.Task{ID: id}}, err
+		}
+	}
+	if journal.IsLost(err) {
 		row.Value = task.Task{ID: id, State: task.Failed, Reason: task.Interrupted, Error: "its record is damaged"}
 		err = nil
 	}
@@ -178,7 +185,7 @@ func (g *group) watch(ctx context.Context, was journal.Row[task.Task]) error {
 	for {
 		more := g.s.cfg.Journal.Follow(team, string(id))
 		row, err := g.s.cfg.Journal.Task(ctx, id)
-		if isLost(err) || err == nil && row.Value.State.Terminal() {
+		if journal.IsLost(err) || err == nil && row.Value.State.Terminal() {
 			g.s.cfg.Journal.Unfollow(team, string(id))
 			return errChanged
 		}

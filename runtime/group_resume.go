@@ -2,9 +2,11 @@ package runtime
 
 import (
 	"context"
+	"errors"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/grant"
+	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/tool"
 )
@@ -25,9 +27,6 @@ func notResumable(format string, args ...any) error {
 // changes any more.
 func (s *Supervisor) resumable(ctx context.Context, at site, id task.ID) (resumption, error) {
 	row, err := s.cfg.Journal.Task(ctx, id)
-	if errdefs.Is(err, errdefs.TaskNotFound) {
-		err = notResumable("there is no task %q", id)
-	}
 	if err != nil {
 		return resumption{}, err
 	}
@@ -47,7 +46,7 @@ func (s *Supervisor) resumable(ctx context.Context, at site, id task.ID) (resump
 	}
 	old := resumption{task: row.Value, steps: len(spec.Group.Kept) + len(spec.Group.Children), kept: spec.Group.Kept}
 	for _, step := range spec.Group.Children {
-		row, err := s.member(ctx, *spec.Group, step)
+		row, err := s.member(ctx, old.task, *spec.Group, step)
 		if err != nil {
 			return old, err
 		}
@@ -77,11 +76,14 @@ func (s *Supervisor) remaining(ctx context.Context, at site, id task.ID) ([]task
 	var drafts []task.Draft
 	for n := old.next; n < old.steps-len(old.kept)+old.next; n++ {
 		d, err := s.cfg.Journal.Item(ctx, at.team.ID, id, n)
-		if isLost(err) || errdefs.Is(err, errdefs.RecordNotFound) {
+		if journal.IsLost(err) || errdefs.Is(err, errdefs.RecordNotFound) {
 			err = notResumable("a step of chain %s can't be read any more; give the items", id)
 		}
 		if err == nil {
 			d, err = s.redraft(ctx, at, d)
+		}
+		if e, ok := errors.AsType[*errdefs.Error](err); ok && e.Field != "" && e.Field != "resume_from" {
+			err = notResumable("step %d of chain %s: %s", len(old.kept)+len(drafts)+1, id, e.Message)
 		}
 		if err != nil {
 			return nil, err
@@ -105,7 +107,7 @@ func (s *Supervisor) redraft(ctx context.Context, at site, d task.Draft) (task.D
 		t.Grant = t.Grant.Without(tool.SubagentName)
 	}
 	d.Task = t
-	return d, err
+	return d, errors.Join(err, s.checkModel(ctx, t))
 }
 
 // exactly is a list that narrows even when it is empty.

@@ -33,7 +33,7 @@ func (g *group) nextStep(all members) (n int, ok bool) {
 // stays as it is, so a stop that comes between finds the step or refuses it (T2): Conflict.
 func (g *group) makeStep(ctx context.Context, own journal.Row[task.Task], n int) error {
 	d, err := g.s.cfg.Journal.Item(ctx, g.task.Team, g.task.ID, n)
-	if isLost(err) || errdefs.Is(err, errdefs.RecordNotFound) {
+	if journal.IsLost(err) || errdefs.Is(err, errdefs.RecordNotFound) {
 		return g.s.finish(ctx, own, task.Finish{
 			State: task.Failed, Reason: task.SpawnFailed,
 			Error: fmt.Sprintf("step %s can't be read any more", g.formation.Children[n]),
@@ -42,14 +42,12 @@ func (g *group) makeStep(ctx context.Context, own journal.Row[task.Task], n int)
 	if err != nil {
 		return err
 	}
-	previous, err := g.previous(ctx, n)
-	if err != nil {
+	if d.Opening, err = g.fill(ctx, d.Opening, n); err != nil {
 		return err
 	}
 	b := g.s.cfg.Journal.Batch(g.task.Team)
 	b.GuardTask(own)
 	d.Task.Created = b.Now()
-	d.Opening = strings.ReplaceAll(d.Opening, task.Previous, previous)
 	b.CreateTask(d, g.from())
 	return g.s.cfg.Journal.Commit(ctx, b)
 }
@@ -62,18 +60,19 @@ func (g *group) from() string {
 	return mailbox.FromUser
 }
 
-// previous is the conclusion of the step before the n-th; empty for the first of all.
-func (g *group) previous(ctx context.Context, n int) (string, error) {
+// fill puts the conclusion of the step before the n-th into what that one is told. The first of all stays as it is.
+func (g *group) fill(ctx context.Context, opening string, n int) (string, error) {
 	steps := append(append([]task.ID{}, g.formation.Kept...), g.formation.Children[:n]...)
 	if len(steps) == 0 {
-		return "", nil
+		return opening, nil
 	}
 	before := steps[len(steps)-1]
 	left, err := g.s.cfg.Journal.Result(ctx, g.task.Team, before)
-	if isLost(err) || errdefs.Is(err, errdefs.RecordNotFound) {
+	if journal.IsLost(err) || errdefs.Is(err, errdefs.RecordNotFound) {
 		err = nil
 	}
-	return startOf(cmp.Or(left.Output, left.Summary, task.NoSummary), maxConclusion, before), err
+	previous := startOf(cmp.Or(left.Output, left.Summary, task.NoSummary), maxConclusion, before)
+	return strings.ReplaceAll(opening, task.Previous, previous), err
 }
 
 // startOf cuts a text to its start, of limit bytes together with a mark that says whose result has the whole.

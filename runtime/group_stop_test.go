@@ -73,7 +73,12 @@ func TestStopOfAGroup(t *testing.T) {
 					}
 					if level == task.WrapUp {
 						inTurn(t, r.Summary, "what there is", "KILLED")
-						h.toldOnce(id)
+					}
+					h.toldOnce(id)
+					for _, state := range []string{"QUEUED", "RUNNING", "STOPPING"} {
+						if strings.Contains(r.Summary, state) {
+							t.Errorf("it has ended, and tells of one that is %s: %q", state, r.Summary)
+						}
 					}
 					if inTime := r.WallTime < time.Minute; !inTime {
 						t.Errorf("it took %v", r.WallTime)
@@ -171,5 +176,26 @@ func TestTimeoutOfAGroup(t *testing.T) {
 			h.t.Errorf("result: %+v", r)
 		}
 		inTurn(h.t, r.Summary, "found a", "KILLED PARENT_ENDED")
+	})
+}
+
+// proves S1, T1: what a group has to tell when it is killed comes too late.
+func TestKillOfAGroupThatIsAboutToTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h *house
+		var news tally
+		bent := &tap{commit: func(b store.Batch, commit func() (store.Committed, error)) (store.Committed, error) {
+			if touches(b, "entry/grp-") && !touches(b, "task/grp-") && news.add("") == 1 {
+				go func() { h.must(h.stopTask("grp-1", task.Kill)) }()
+				h.until("grp-1", "the end", func(t task.Task, _ []task.Entry) bool { return t.State.Terminal() })
+			}
+			return commit()
+		}}
+		h = newHouse(t, hang, inBubble, tapped(bent))
+		id := h.spawn("", parallel("a", "b"))
+		h.ended(id, task.Killed, task.StoppedByClient)
+		synctest.Wait()
+		h.endedOnce(id)
+		h.counts(0, 0)
 	})
 }

@@ -71,6 +71,27 @@ func mailDuring(t *testing.T, last model.Response) {
 	})
 }
 
+// proves R5, M4: mail that comes when no step is left to take it does not undo a conclusion.
+func TestMailDuringTheOnlyStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, sent := make(chan bool), make(chan bool)
+		inside(t, func(context.Context, model.Request, func(model.Event)) (model.Response, error) {
+			asked <- true
+			<-sent
+			return text("all in one"), nil
+		}, func(h *house) {
+			id := h.spawn("x", steps(1))
+			<-asked
+			h.must(h.send(id, "one more thing"))
+			close(sent)
+			r := h.ended(id, task.Completed, task.Done)
+			if got := h.inputs(id); len(got) != 1 || r.Summary != "all in one" {
+				h.t.Errorf("inputs %q, %+v", got, r)
+			}
+		})
+	})
+}
+
 // proves M12: mail to a queued task is taken with its opening; what has ended or is stopping takes none.
 func TestMailToQueuedStoppingAndEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -175,7 +175,10 @@ func TestModesAndOutcomes(t *testing.T) {
 	for _, m := range modes() {
 		for _, w := range ways() {
 			if _, possible := m.ends[w]; possible {
-				t.Run(m.name+"/"+string(w), func(t *testing.T) { walkOutcome(t, m, w) })
+				t.Run(m.name+"/"+string(w), func(t *testing.T) {
+					t.Parallel()
+					walkOutcome(t, m, w)
+				})
 			}
 		}
 	}

@@ -29,17 +29,21 @@ func call(nameArgs ...string) model.Response {
 // play answers by the number of answers in the history.
 func play(answers ...model.Response) modelFunc {
 	return func(_ context.Context, req model.Request, _ func(model.Event)) (model.Response, error) {
-		n := 0
-		for _, m := range req.Messages {
-			if m.Role == model.Assistant {
-				n++
-			}
+		if n := stepsOf(req); n < len(answers) {
+			return answers[n], nil
 		}
-		if n >= len(answers) {
-			return text("the play is over"), nil
-		}
-		return answers[n], nil
+		return text("the play is over"), nil
 	}
+}
+
+// stepsOf is the number of answers in a history.
+func stepsOf(req model.Request) (n int) {
+	for _, m := range req.Messages {
+		if m.Role == model.Assistant {
+			n++
+		}
+	}
+	return n
 }
 
 // calls makes an answer that asks n times for the same tool, with the arguments that args makes.

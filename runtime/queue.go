@@ -11,27 +11,31 @@ import (
 type fairQueue struct {
 	turns  []string // teams that have somebody waiting, the next one first
 	byTeam map[string][]task.ID
+	teamOf map[task.ID]string // of all that wait
+	places map[task.ID]int // of all that wait, from 1; nil: to be counted anew
 }
 
-func newFairQueue() fairQueue { return fairQueue{byTeam: map[string][]task.ID{}} }
+func newFairQueue() fairQueue {
+	return fairQueue{byTeam: map[string][]task.ID{}, teamOf: map[task.ID]string{}}
+}
 
 // push adds a task, unless it waits already.
 func (q *fairQueue) push(team string, id task.ID) {
-	waiting := q.byTeam[team]
-	if slices.Contains(waiting, id) {
+	if _, waits := q.teamOf[id]; waits {
 		return
 	}
-	if len(waiting) == 0 {
+	if len(q.byTeam[team]) == 0 {
 		q.turns = append(q.turns, team)
 	}
-	q.byTeam[team] = append(waiting, id)
+	q.byTeam[team], q.teamOf[id], q.places = append(q.byTeam[team], id), team, nil
 }
 
 // pop takes the next task; the queue must not be empty.
 func (q *fairQueue) pop() task.ID {
 	team := q.turns[0]
-	q.turns = q.turns[1:]
+	q.turns, q.places = q.turns[1:], nil
 	id := q.byTeam[team][0]
+	delete(q.teamOf, id)
 	if rest := q.byTeam[team][1:]; len(rest) > 0 {
 		q.byTeam[team] = rest
 		q.turns = append(q.turns, team)
@@ -43,44 +47,40 @@ func (q *fairQueue) pop() task.ID {
 
 // remove takes a task out, wherever it stands.
 func (q *fairQueue) remove(id task.ID) {
-	for team, waiting := range q.byTeam {
-		i := slices.Index(waiting, id)
-		if i < 0 {
-			continue
-		}
-		if q.byTeam[team] = slices.Delete(waiting, i, i+1); len(q.byTeam[team]) == 0 {
-			delete(q.byTeam, team)
-			q.turns = slices.DeleteFunc(q.turns, func(t string) bool { return t == team })
-		}
+	team, waits := q.teamOf[id]
+	if !waits {
 		return
+	}
+	delete(q.teamOf, id)
+	q.places = nil
+	q.byTeam[team] = slices.DeleteFunc(q.byTeam[team], func(waiting task.ID) bool { return waiting == id })
+	if len(q.byTeam[team]) == 0 {
+		delete(q.byTeam, team)
+		q.turns = slices.DeleteFunc(q.turns, func(t string) bool { return t == team })
 	}
 }
 
 // len is how many wait.
-func (q *fairQueue) len() int {
-	n := 0
-	for _, waiting := range q.byTeam {
-		n += len(waiting)
+func (q *fairQueue) len() int { return len(q.teamOf) }
+
+// position is a task's place, 1 for the next one; 0 when it does not wait. Who asks for many asks for most of them between
+// two changes, so all are counted at once.
+func (q *fairQueue) position(id task.ID) int {
+	if q.places == nil {
+		q.places = q.count()
 	}
-	return n
+	return q.places[id]
 }
 
-// position is a task's place, 1 for the next one; 0 when it does not wait.
-func (q *fairQueue) position(id task.ID) int {
-	for turn, team := range q.turns {
-		i := slices.Index(q.byTeam[team], id)
-		if i < 0 {
-			continue
+// count goes through the queue in the order in which it will be served.
+func (q *fairQueue) count() map[task.ID]int {
+	places := map[task.ID]int{}
+	turns := slices.Clone(q.turns)
+	for round := 0; len(turns) > 0; round++ {
+		for _, team := range turns {
+			places[q.byTeam[team][round]] = len(places) + 1
 		}
-		before := 0
-		for other, name := range q.turns {
-			rounds := i // whole rounds before its own
-			if other < turn {
-				rounds++
-			}
-			before += min(rounds, len(q.byTeam[name]))
-		}
-		return before + 1
+		turns = slices.DeleteFunc(turns, func(team string) bool { return len(q.byTeam[team]) == round+1 })
 	}
-	return 0
+	return places
 }

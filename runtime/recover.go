@@ -120,7 +120,7 @@ func (s *Supervisor) find(ctx context.Context, team string) ([]found, error) {
 		row, live, err := s.living(ctx, id)
 		switch {
 		case errors.Is(err, agent.ErrGone): // it ended meanwhile
-		case isLost(err):
+		case journal.IsLost(err):
 			s.cfg.Log.Error("a living task's record is in quarantine; the task is lost", "task", id, "error", err)
 		case err != nil:
 			return nil, err
@@ -129,11 +129,6 @@ func (s *Supervisor) find(ctx context.Context, team string) ([]found, error) {
 		}
 	}
 	return living, nil
-}
-
-// isLost tells that a task's record can't be read and never will be.
-func isLost(err error) bool {
-	return errdefs.Is(err, errdefs.TaskNotFound) || errdefs.Is(err, errdefs.RecordCorrupt)
 }
 
 // restarted is a task's live record after this start, which counts against it only if it ran, the daemon did not stop in
@@ -246,7 +241,7 @@ func (s *Supervisor) stopOrphan(ctx context.Context, t task.Task) error {
 	}
 	parent, err := s.cfg.Journal.Task(ctx, t.Parent)
 	switch {
-	case isLost(err), err == nil && parent.Value.State.Terminal():
+	case journal.IsLost(err), err == nil && parent.Value.State.Terminal():
 		return s.order(ctx, t.ID, parentEnded(parent.Value, task.Cancel), nil)
 	case err == nil && parent.Value.Stop != nil:
 		return s.order(ctx, t.ID, parentEnded(parent.Value, parent.Value.Stop.Level), nil)

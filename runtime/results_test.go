@@ -224,10 +224,22 @@ func TestAcceptance(t *testing.T) {
 					}
 				}
 			}
-			if c.state == task.Failed && !strings.Contains(r.Error, "exit code 3") {
+			if c.state == task.Failed && !strings.HasPrefix(r.Error, "acceptance command 2 of 2 failed: exit code 3: echo looking; test") {
 				t.Errorf("error: %q", r.Error)
 			}
 		})
+	}
+}
+
+// A check that says nothing is told without an output.
+func TestSilentAcceptance(t *testing.T) {
+	h := newHouse(t, play(text("1."), text("2."), text("3."), text("4.")))
+	id := h.spawn("x", accept("true", "exit 7"))
+	if r := h.ended(id, task.Failed, task.AcceptanceFailed); r.Error != "acceptance command 2 of 2 failed: exit code 7: exit 7" {
+		t.Errorf("error: %q", r.Error)
+	}
+	if text := h.repairs(id)[0]; !strings.Contains(text, "`exit 7` failed: exit code 7.\n\nRepair") {
+		t.Errorf("repair: %q", text)
 	}
 }
 
@@ -315,6 +327,9 @@ func TestStopDuringChecks(t *testing.T) {
 			h := newHouse(t, play(text("done")))
 			id := h.spawn("x", accept(checking, "touch second"))
 			h.awaitFile("running")
+			if got := h.task(id).Activity; got != "acceptance: "+checking+", touch second" {
+				t.Errorf("activity: %q", got)
+			}
 			stopped := make(chan error)
 			go func() { stopped <- h.stopTask(id, level) }()
 			if level == task.WrapUp {
@@ -339,8 +354,9 @@ func TestKilledDuringChecks(t *testing.T) {
 	})
 	id := h.spawn("x", accept("echo x >> runs", checking))
 	h.awaitFile("running")
-	h.restart()
+	h.cut.cut()
 	h.put("go", "")
+	h.restart()
 	r := h.ended(id, task.Completed, task.Done)
 	if exits(r) != "0 0" || r.Summary != "done" || asked.get("model") != 1 || r.Usage.Steps != 1 {
 		t.Errorf("asked %d times, result: %+v", asked.get("model"), r)

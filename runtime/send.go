@@ -53,7 +53,7 @@ func (s *Supervisor) Send(ctx context.Context, req SendRequest) (messageID strin
 		}
 		if kind := row.Value.Kind; kind != task.Subagent {
 			return "", errdefs.New(errdefs.FailedPrecondition, errdefs.NotARecipient, string(to),
-				"task %s is no agent and takes no mail; a group's children do", to)
+				"task %s is no agent and takes no mail; the agents of a group do", to)
 		}
 		live, err := s.cfg.Journal.Live(ctx, row.Value.Team, to)
 		if errdefs.Is(err, errdefs.RecordNotFound) || row.Value.State == task.Stopping {

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"time"
 
@@ -35,6 +36,9 @@ type shell struct {
 // startShell makes the loop of a shell. When RUNNING is on disk the command stands behind its latch, and all that can
 // fail has not (S2).
 func (s *Supervisor) startShell(ctx context.Context, l *loop, t task.Task, spec task.Spec, alone bool) (work, error) {
+	if s.isDraining() {
+		return work{}, agent.ErrDrained // a queued one starts with the next daemon; one that ran is not to run again
+	}
 	if spec.Shell == nil {
 		return work{}, errdefs.New(errdefs.DataLoss, errdefs.RecordCorrupt, string(t.ID), "it is lost what %s was to run", t.ID)
 	}
@@ -47,11 +51,24 @@ func (s *Supervisor) startShell(ctx context.Context, l *loop, t task.Task, spec 
 		return work{}, err
 	}
 	sh.command.OnKill(func(killed []sandbox.Process) { s.countKilled(l, killed) })
-	if sh.task, sh.live, err = s.commitStart(ctx, l.id, alone); err != nil {
+	if err = sh.inPlace(cmd.Dir); err == nil {
+		sh.task, sh.live, err = s.commitStart(ctx, l.id, alone)
+	}
+	if err != nil {
 		sh.close(ctx)
 		return work{}, err
 	}
 	return work{task: sh.task, run: sh.run, close: func() { sh.close(ctx) }}, nil
+}
+
+// inPlace refuses a command that would not work in the directory that it was granted: what stands there now may be a link
+// to anywhere.
+func (sh *shell) inPlace(dir string) error {
+	if now, err := sh.command.Dir(); err != nil || now != dir {
+		return errdefs.New(errdefs.FailedPrecondition, errdefs.NoWorkspace, dir,
+			"the directory %s was moved, removed or replaced before the command could start", dir)
+	}
+	return nil
 }
 
 // close leaves nothing of a command whose loop did not come to its end.
@@ -134,9 +151,6 @@ func (sh *shell) commitOutput(ctx context.Context) (err error) {
 		if v := recover(); v != nil {
 			err = &panicked{value: v, stack: debug.Stack()}
 		}
-		if err != nil {
-			sh.out.loosen() // nobody takes it any more
-		}
 	}()
 	for sh.out.await() {
 		if err := sh.commitPieces(ctx, sh.out.next()); err != nil {
@@ -146,8 +160,8 @@ func (sh *shell) commitOutput(ctx context.Context) (err error) {
 	return nil
 }
 
-// commitPieces makes pieces durable, once, however often it takes.
-func (sh *shell) commitPieces(ctx context.Context, pieces []*task.Output) error {
+// commitPieces makes pieces, and what is said of them, durable, once, however often it takes.
+func (sh *shell) commitPieces(ctx context.Context, pieces []task.Body) error {
 	if len(pieces) == 0 {
 		return nil
 	}
@@ -155,17 +169,25 @@ func (sh *shell) commitPieces(ctx context.Context, pieces []*task.Output) error 
 	return sh.s.persist(ctx, func() error {
 		if tried { // then it may have landed
 			kept, err := sh.s.outputEnd(ctx, sh.task)
-			if err != nil || kept > pieces[0].Offset {
+			if err != nil || kept > firstOffset(pieces) {
 				return err
 			}
 		}
 		tried = true
 		b := sh.batch()
-		for _, p := range pieces {
-			b.Append(sh.task.ID, p)
-		}
+		b.Append(sh.task.ID, pieces...)
 		return sh.commit(ctx, b)
 	})
+}
+
+// firstOffset is where the first of some pieces begins.
+func firstOffset(pieces []task.Body) int64 {
+	for _, p := range pieces {
+		if out, ok := p.(*task.Output); ok {
+			return out.Offset
+		}
+	}
+	return math.MaxInt64
 }
 
 // finish ends the task in one commit with the last of its output.
@@ -176,7 +198,13 @@ func (sh *shell) finish(ctx context.Context, end shellEnd, exit sandbox.Exit) er
 		}
 	}
 	rest := sh.out.rest()
-	err := sh.s.persist(ctx, func() error {
+	for len(rest) > fullPieces {
+		if err := sh.commitPieces(ctx, rest[:fullPieces]); err != nil {
+			return err
+		}
+		rest = rest[fullPieces:]
+	}
+	return sh.s.persist(ctx, func() error {
 		for {
 			err := sh.finishOnce(ctx, end, exit, rest)
 			if !errdefs.Is(err, errdefs.Conflict) {
@@ -191,7 +219,6 @@ func (sh *shell) finish(ctx context.Context, end shellEnd, exit sandbox.Exit) er
 			}
 		}
 	})
-	return err
 }
 
 func (sh *shell) finishOnce(ctx context.Context, end shellEnd, exit sandbox.Exit, rest []task.Body) error {

@@ -21,6 +21,7 @@ const (
 	pieceSize  = 256 << 10 // of an entry at most; as much makes the next commit due
 	fullPieces = 64        // as many pieces do, too
 	dropTail   = 64 << 10  // of what is beyond a quota, what is kept of its end
+	tailPieces = 1024      // in as many pieces at most: a stream that changes at each line makes small ones
 )
 
 // collector holds what a command writes until it is committed. Whoever writes waits while there is as much as one commit
@@ -147,7 +148,7 @@ func (c *collector) put(pieces []*task.Output, s task.Stream, b []byte, most int
 
 // trim drops pieces of the tail that are not needed. The caller holds mu.
 func (c *collector) trim() {
-	for len(c.tail) > 1 && (c.tailed-len(c.tail[0].Data) >= dropTail || len(c.tail) > fullPieces) {
+	for len(c.tail) > 1 && (c.tailed-len(c.tail[0].Data) >= dropTail || len(c.tail) > tailPieces) {
 		c.tailed -= len(c.tail[0].Data)
 		c.tail[0] = nil
 		c.tail = c.tail[1:]
@@ -174,15 +175,16 @@ func (c *collector) await() bool {
 }
 
 // next gives the pieces for one commit, and makes room.
-func (c *collector) next() []*task.Output {
+func (c *collector) next() []task.Body {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, size := 0, 0
+	var pieces []task.Body
 	for n < len(c.pieces) && n <= fullPieces && size < 2*pieceSize {
 		size += len(c.pieces[n].Data)
+		pieces = append(pieces, c.pieces[n])
 		n++
 	}
-	pieces := c.pieces[:n]
 	c.pieces = slices.Clone(c.pieces[n:])
 	c.size -= size
 	if len(c.pieces) > 0 {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,6 +126,7 @@ func (h *house) untilAny(id task.ID, s task.State) {
 
 // case STA-4: a stop at any moment of a short shell gives one end, that either wait or the stop says.
 func TestStopRacesTheEndOfAShell(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, play())
 	for i := range 24 {
 		id := h.shell("sleep 0.05; echo done")
@@ -153,4 +155,23 @@ func TestStopOfAQueuedShell(t *testing.T) {
 	if r := h.result(ids[4]); r.ExitCode != nil || h.states(ids[4]) != "QUEUED KILLED" {
 		t.Errorf("%+v", r)
 	}
+}
+
+// proves D8, O4: a daemon whose store can't commit stops at once, although a command that floods it waits for room.
+func TestFloodAtTheStopOfADaemonThatCannotCommit(t *testing.T) {
+	h := newHouse(t, play(), func(h *house) { h.quota, h.total = 1<<40, 1<<40 })
+	id := h.shell("echo $$ > pids; yes")
+	h.until(id, "output", func(_ task.Task, entries []task.Entry) bool {
+		return slices.ContainsFunc(entries, func(e task.Entry) bool { _, ok := e.Body.(*task.Output); return ok })
+	})
+	h.cut.cut()
+	time.Sleep(300 * time.Millisecond) // more than it takes to fill all that can wait
+	begun := time.Now()
+	h.kill()
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+	h.gone("pids")
+	h.start()
+	h.ended(id, task.Failed, task.Interrupted)
 }

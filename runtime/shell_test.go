@@ -279,6 +279,18 @@ func TestShellQuota(t *testing.T) {
 	}
 }
 
+// proves O4: the end is kept also where the stream changes with each line, so that it is many small pieces.
+func TestShellQuotaOfManyPieces(t *testing.T) {
+	h := newHouse(t, play(), func(h *house) { h.quota = 1000 })
+	id := h.shell("for i in $(seq 2000); do echo o$i; echo e$i >&2; done")
+	h.ended(id, task.Completed, task.Done)
+	out, err := h.output(id, task.Stdout), h.output(id, task.Stderr)
+	if !strings.HasSuffix(out, "o1999\no2000\n") || !strings.HasSuffix(err, "e1999\ne2000\n") || len(out)+len(err) < 4000 {
+		t.Errorf("kept %d and %d bytes: %q", len(out), len(err), out[max(0, len(out)-20):])
+	}
+	h.output(id, 0) // offsets fit together
+}
+
 // case OUT-7: a tail reads about as many entries as it shows.
 func TestTailOfALargeOutputIsBounded(t *testing.T) {
 	var read tally

@@ -38,10 +38,10 @@ type loop struct {
 	done   chan struct{} // closed when the goroutine returns
 
 	// What follows is guarded by the supervisor's mu.
-	slot   bool                     // it holds one of the pool's slots
-	cut    bool                     // its ctx was ended by a stop
-	ended  time.Time                // since when the task is terminal although the goroutine has not returned; zero: it is not
-	killed map[sandbox.Process]bool // processes killed since it was cut
+	slot    bool                     // it holds one of the pool's slots
+	stopped bool                     // a stop of its task is on disk
+	ended   time.Time                // since when the task is terminal although the goroutine has not returned; zero: it is not
+	killed  map[sandbox.Process]bool // processes killed since then
 }
 
 // comeback is a loop that waits for a slot again.

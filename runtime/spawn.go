@@ -95,12 +95,14 @@ func (s *Supervisor) register(
 	}
 	d.Task.CallID, d.Task.CancelOnDisconnect = a.CallID, a.CancelOnDisconnect
 	d.Task.Description = cmp.Or(a.Description, d.Task.Description)
+	var items []task.Draft
 	if a.Group != nil {
-		if err := s.draftItems(ctx, at.below(d.Task), a, &d, b); err != nil {
+		if items, err = s.draftItems(ctx, at.below(d.Task), a, &d); err != nil {
 			return "", err
 		}
 	}
 	b.CreateTask(d, a.From)
+	putItems(b, d, items, a.From)
 	if r != nil {
 		r.outcome.TaskID = d.Task.ID
 		r.put(b)

@@ -186,7 +186,7 @@ func (s *Supervisor) writeStart(
 func (s *Supervisor) guardAbove(ctx context.Context, b *journal.Batch, t task.Task) error {
 	for _, id := range t.Ancestors {
 		row, err := s.cfg.Journal.Task(ctx, id)
-		if err != nil && !isLost(err) {
+		if err != nil && !journal.IsLost(err) {
 			return err
 		}
 		if err != nil || row.Value.State.Terminal() || row.Value.Stop != nil {

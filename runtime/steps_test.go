@@ -44,7 +44,7 @@ func TestMaxStepsWrapsUp(t *testing.T) {
 	}, func(h *house) {
 		id := h.spawn("x", steps(4))
 		r := h.ended(id, task.Failed, task.MaxSteps)
-		if r.Summary != "wrapped up" || r.Usage.Steps != 4 || r.Usage.ToolCalls != 3 {
+		if r.Summary != "wrapped up" || r.Usage.Steps != 4 || r.Usage.ToolCalls != 3 || r.Error != "the 4 steps of this turn are used up" {
 			h.t.Errorf("result: %+v", r)
 		}
 		if len(tools) != 4 || tools[2] == 0 || tools[3] != 0 {
@@ -56,34 +56,67 @@ func TestMaxStepsWrapsUp(t *testing.T) {
 // proves R4
 // case SAF-5: a budget is checked before the next call, and near its end one call without tools is left.
 func TestBudgetOfStepsAndTokens(t *testing.T) {
-	for _, b := range []task.Budget{{Steps: 4}, {Tokens: 75}} { // 15 tokens a step
+	for limit, b := range map[string]task.Budget{"4 model calls": {Steps: 4}, "75 tokens": {Tokens: 75}} { // 15 tokens a step
 		bubble(t, forever, func(h *house) {
 			r := h.ended(h.spawn("x", func(a *task.Assignment) { a.Budget = b }), task.Failed, task.BudgetExceeded)
-			if r.Summary != "wrapped up" || r.Usage.Steps > 5 || r.Usage.Tokens() > 75 {
+			if r.Summary != "wrapped up" || r.Usage.Steps > 5 || r.Usage.Tokens() > 75 ||
+				r.Error != "the budget of sub-1 is used up: "+limit {
 				h.t.Errorf("%+v: %+v", b, r)
 			}
 		})
 	}
 }
 
+// proves R4: a call of the task's own that goes beyond its budget is the overshoot; there is no other one.
+func TestNoSecondCallBeyondTheBudget(t *testing.T) {
+	bubble(t, forever, func(h *house) {
+		r := h.ended(h.spawn("x", within(task.Budget{Tokens: 14})), task.Failed, task.BudgetExceeded)
+		if r.Usage.Steps != 1 || r.Error != "the budget of sub-1 is used up: 14 tokens" {
+			h.t.Errorf("result: %+v", r)
+		}
+	})
+}
+
 // proves R4
-// case SAF-5: children spend their parents' budget, and stop at it themselves; each that runs overshoots by one call.
+// case SAF-5: children spend their parents' budget, and stop at it themselves; each that runs overshoots by one call, in
+// which it reports, and what has not begun makes none.
 func TestChildrenSpendTheBudgetOfThoseAbove(t *testing.T) {
+	for _, b := range []task.Budget{{Steps: 6}, {Tokens: 6 * 15}, {Cost: 6 * 20_000}} {
+		childrenSpend(t, b)
+	}
+}
+
+func childrenSpend(t *testing.T, b task.Budget) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		inside(t, cast(map[string]modelFunc{"top": play(call("gate", "{}"), text("never")), "child": forever}), func(h *house) {
-			top := h.spawn("top", func(a *task.Assignment) { a.Budget.Steps = 6 })
+		top := func(_ context.Context, req model.Request, _ func(model.Event)) (model.Response, error) {
+			if len(req.Tools) == 0 {
+				return text("top wrapped up"), nil
+			}
+			return call("gate", "{}"), nil
+		}
+		inside(t, cast(map[string]modelFunc{"top": top, "child": forever}), func(h *house) {
+			top := h.spawn("top", within(b))
 			<-g.entered
 			child := h.spawn("child", func(a *task.Assignment) { a.Parent = top })
 			r := h.ended(child, task.Failed, task.BudgetExceeded)
-			if r.Summary != "wrapped up" || r.Usage.Steps != 5 {
+			if r.Summary != "wrapped up" {
 				h.t.Errorf("child: %+v", r)
 			}
-			close(g.open)
-			if r := h.ended(top, task.Failed, task.BudgetExceeded); r.Usage.Steps != 6 {
-				h.t.Errorf("top: %+v", r.Usage)
+			for h.task(top).Usage.Steps < 6 { // the bound of tokens and of cost leaves room for more than a wrap-up
+				h.ended(h.spawn("child", func(a *task.Assignment) { a.Parent = top }), task.Failed, task.BudgetExceeded)
 			}
-		}, with(g.tool("gate")))
+			spent := h.task(top).Usage.Steps
+			late := h.spawn("child", func(a *task.Assignment) { a.Parent = top })
+			if r := h.ended(late, task.Failed, task.BudgetExceeded); r.Usage.Steps != 0 {
+				h.t.Errorf("it has not begun: %+v", r)
+			}
+			close(g.open)
+			r = h.ended(top, task.Failed, task.BudgetExceeded)
+			if r.Usage.Steps != spent+1 || r.Summary != "top wrapped up" || !strings.HasPrefix(r.Error, "the budget of sub-1 is used up: ") {
+				h.t.Errorf("top: %+v", r)
+			}
+		}, with(g.tool("gate")), window(0))
 	})
 }
 

@@ -3,6 +3,7 @@ package runtime
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
@@ -153,10 +154,14 @@ func (s *Supervisor) ask(ctx context.Context, row journal.Row[task.Task], order 
 
 // enforce carries a stop that is on disk to the loop and to the children.
 func (s *Supervisor) enforce(ctx context.Context, t task.Task) error {
+	s.countFrom(t.ID)
 	if t.Stop.Level >= task.Cancel {
 		s.cut(t.ID, false)
 	}
 	if t.Stop.Level == task.Kill {
+		if t.Kind == task.Group {
+			s.cascade(ctx, t.ID, task.Kill) // first, for what a group concludes is how those that it runs ended
+		}
 		if err := s.kill(ctx, t.ID); err != nil {
 			return err
 		}
@@ -206,13 +211,22 @@ func (s *Supervisor) killProcesses(ctx context.Context, id task.ID) {
 	}
 }
 
-// countKilled takes notice of processes that were killed since the loop was cut. The loop's shell and a KILL may both tell
+// countFrom lets the processes of a task count that are killed from now on: a stop of it is on disk.
+func (s *Supervisor) countFrom(id task.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.loops[id]; l != nil {
+		l.stopped = true
+	}
+}
+
+// countKilled takes notice of processes that were killed since the task's stop. The loop's shell and a KILL may both tell
 // of the same ones.
 func (s *Supervisor) countKilled(l *loop, killed []sandbox.Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range killed {
-		if l.cut {
+		if l.stopped {
 			l.killed[p] = true
 		}
 	}
@@ -231,7 +245,7 @@ func (s *Supervisor) cut(id task.ID, ended bool) {
 		return
 	}
 	l.cancel(errStopped)
-	l.cut = true
+	l.stopped = true
 	if ended && l.ended.IsZero() {
 		l.ended = s.cfg.Now()
 		s.release(l)
@@ -247,15 +261,19 @@ func (s *Supervisor) cascade(ctx context.Context, id task.ID, level task.StopLev
 		if err != nil || (row.Value.Stop == nil && !row.Value.State.Terminal()) {
 			return err
 		}
+		var failed error // of one child, which keeps the stop from no other
 		for child, err := range s.cfg.Journal.Children(ctx, row.Value.Team, id) {
-			if err != nil {
-				return err
+			if err == nil {
+				err = s.order(ctx, child, parentEnded(row.Value, level), nil)
 			}
-			if err := s.order(ctx, child, parentEnded(row.Value, level), nil); err != nil && !isLost(err) {
+			switch {
+			case journal.IsFault(err):
 				return err
+			case err != nil && !journal.IsLost(err):
+				failed = errors.Join(failed, err)
 			}
 		}
-		return nil
+		return failed
 	})
 	if err != nil {
 		s.cfg.Log.Error("children could not be stopped; the next start does it", "task", id, "error", err)

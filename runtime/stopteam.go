@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
@@ -79,7 +80,7 @@ func (s *Supervisor) rootsOf(ctx context.Context, team string, stopping bool) ([
 			return nil, err
 		}
 		row, err := s.cfg.Journal.Task(ctx, id)
-		if isLost(err) {
+		if journal.IsLost(err) {
 			continue
 		}
 		if err != nil {
@@ -116,7 +117,7 @@ func (s *Supervisor) orderAll(
 		slots <- struct{}{}
 		orders.Go(func() {
 			defer func() { <-slots }()
-			if err := s.order(ctx, id, order, nil); err != nil && !isLost(err) {
+			if err := s.order(ctx, id, order, nil); err != nil && !journal.IsLost(err) {
 				mu.Lock()
 				defer mu.Unlock()
 				failed = err

@@ -30,7 +30,7 @@ func (s *Supervisor) watchStop(team string, roots []task.ID, level task.StopLeve
 func (w *stopWatch) look(ctx context.Context) error {
 	for _, id := range w.roots {
 		root, err := w.s.cfg.Journal.Task(ctx, id)
-		if err != nil && !isLost(err) {
+		if err != nil && !journal.IsLost(err) {
 			return err
 		}
 		if err == nil && root.Value.Stop != nil {
@@ -43,7 +43,7 @@ func (w *stopWatch) look(ctx context.Context) error {
 			return err
 		}
 		row, err := w.s.cfg.Journal.Task(ctx, id)
-		if isLost(err) {
+		if journal.IsLost(err) {
 			continue
 		}
 		if err != nil {

@@ -166,8 +166,8 @@ func (s *Supervisor) prune(ctx context.Context) {
 func (s *Supervisor) drain(cut context.CancelCauseFunc) {
 	s.mu.Lock()
 	s.stopped = true
+	close(s.draining) // under mu: who is refused for the one sees the other
 	s.mu.Unlock()
-	close(s.draining)
 	done := make(chan struct{})
 	go func() {
 		s.work.Wait()

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
@@ -90,7 +91,7 @@ func (s *Supervisor) awaitStep(ctx context.Context, l *loop) error {
 		return nil
 	}
 	err := s.persist(ctx, func() error { return s.awaitStepOnce(ctx, l) })
-	if isLost(err) {
+	if journal.IsLost(err) {
 		return nil
 	}
 	return err

@@ -95,7 +95,11 @@ func (l *load) anyMode(request, _ string) *agentdv1.SpawnRequest {
 	req := &agentdv1.SpawnRequest{RequestId: request, Workspace: l.rig.workspace, Detach: true}
 	work := func(n int) (items []*agentdv1.AgentSpec) {
 		for i := range n {
-			items = append(items, &agentdv1.AgentSpec{Prompt: fmt.Sprintf("work %s.%d after {previous}", request, i)})
+			prompt := fmt.Sprintf("work %s.%d", request, i)
+			if i > 0 {
+				prompt += " after {previous}"
+			}
+			items = append(items, &agentdv1.AgentSpec{Prompt: prompt})
 		}
 		return items
 	}

@@ -120,7 +120,10 @@ func (a *Agent) boundary(ctx context.Context) (*task.Finish, error) {
 	wrapUp, end := a.limits(row.Value, near, over)
 	switch {
 	case end != 0:
-		finish := task.Finish{State: task.Failed, Reason: end, Error: over}
+		finish, err := a.failed(ctx, row.Value, end)
+		if err != nil {
+			return nil, err
+		}
 		return &finish, a.end(ctx, nil, task.Usage{}, finish)
 	case wrapUp != 0 && a.History.wrapUp == 0:
 		return nil, a.commit(ctx, task.Usage{}, &task.Notice{Text: wrapUpText(wrapUp) + lastOutput(a.Spec), WrapUp: wrapUp})

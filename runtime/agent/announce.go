@@ -27,7 +27,7 @@ func announcement(ctx context.Context, j *journal.Journal, id task.ID) (string, 
 	b.line("task-id", string(id), maxRemark)
 	row, err := j.Task(ctx, id)
 	switch {
-	case isLost(err):
+	case journal.IsLost(err):
 		b.line("status", "unknown", maxRemark)
 		b.line("error", "its record is damaged on disk", maxRemark)
 	case err != nil:
@@ -47,11 +47,11 @@ type envelope struct{ strings.Builder }
 // end tells how a task ended.
 func (b *envelope) end(ctx context.Context, j *journal.Journal, t task.Task) error {
 	left, err := j.Result(ctx, t.Team, t.ID)
-	if err != nil && !isLost(err) && !errdefs.Is(err, errdefs.RecordNotFound) {
+	if err != nil && !journal.IsLost(err) && !errdefs.Is(err, errdefs.RecordNotFound) {
 		return err
 	}
 	spec, err := j.Spec(ctx, t.Team, t.ID)
-	if err != nil && !isLost(err) {
+	if err != nil && !journal.IsLost(err) {
 		return err
 	}
 	used, err := j.Usage(ctx, t.Team, t.ID)
@@ -111,9 +111,4 @@ func escape(text string, limit int) string {
 		return b.String() + goesOn
 	}
 	return b.String()
-}
-
-// isLost tells that a row can't be read and never will be.
-func isLost(err error) bool {
-	return errdefs.Is(err, errdefs.TaskNotFound) || errdefs.Is(err, errdefs.RecordCorrupt)
 }

@@ -16,13 +16,11 @@ type bound struct {
 	limit int64  // 0: none
 	used  int64
 	ahead int64 // what the calls until the end of a wrap-up may use
-	soft  bool  // a call that asks for no tools uses nothing of it
+	own   int64 // what the task's own calls have used of it; 0 for what one without tools uses nothing of
 }
 
-// forbids tells whether not even one more call fits.
-func (b bound) forbids(begun bool) bool {
-	return b.limit > 0 && b.used >= b.limit && (!b.soft || !begun)
-}
+// usedUp tells whether nothing of it is left.
+func (b bound) usedUp() bool { return b.limit > 0 && b.used >= b.limit }
 
 // near tells whether the next call must be the last one.
 func (b bound) near() bool { return b.limit > 0 && b.used+b.ahead >= b.limit }
@@ -40,41 +38,50 @@ const dollars = " dollars"
 
 // bounds are those of a task of whose budget so much is used. One more call may use as much as the last one.
 func (a *Agent) bounds(b task.Budget, used task.Usage) []bound {
-	last := a.History.last
+	last, own := a.History.last, a.History.own
 	return []bound{
-		{unit: " model calls", limit: b.Steps, used: used.Steps, ahead: 1},
-		{unit: " tokens", limit: b.Tokens, used: used.Tokens(), ahead: 2 * last.Tokens()},
-		{unit: dollars, limit: b.Cost, used: used.Cost, ahead: 2 * a.cost(last)},
-		{unit: " turns", limit: b.Turns, used: used.Turns, soft: true},
-		{unit: " tool calls", limit: b.ToolCalls, used: used.ToolCalls, soft: true},
+		{unit: " model calls", limit: b.Steps, used: used.Steps, ahead: 1, own: int64(a.History.steps)},
+		{unit: " tokens", limit: b.Tokens, used: used.Tokens(), ahead: 2 * last.Tokens(), own: own.Tokens()},
+		{unit: dollars, limit: b.Cost, used: used.Cost, ahead: 2 * a.cost(last), own: own.Cost},
+		{unit: " turns", limit: b.Turns, used: used.Turns},
+		{unit: " tool calls", limit: b.ToolCalls, used: used.ToolCalls},
 	}
 }
 
-// budgets tells whether the budget of the task, or of one above it, is nearly used up: then one more call fits. over says
-// which one is used up, or is empty. It is asked before each call, so that a budget is overshot by at most one call of
-// each task that runs (R4). Turns and tool calls that are used up leave the last call of a turn that has begun.
-func (a *Agent) budgets(ctx context.Context) (near bool, over string, err error) {
+// budgets tells whether the budget of the task, or of one above it, leaves one more call, near, or not even that, over.
+// Each says which one it is, or is empty. It is asked before each call, so that a budget is overshot by at most one call of
+// each task that runs (R4): what others have used up leaves the last call of a turn that has begun.
+func (a *Agent) budgets(ctx context.Context) (near, over string, err error) {
 	for _, t := range append([]task.Task{a.Task}, a.Above...) {
 		used, err := a.Journal.Usage(ctx, t.Team, t.ID)
 		if err != nil {
-			return false, "", err
+			return "", "", err
 		}
 		if t.Budget.Cost > 0 && a.Facts.Price == nil {
-			return false, fmt.Sprintf("the cost of %s is bounded, but the model %s has no price any more",
+			return "", fmt.Sprintf("the cost of %s is bounded, but the model %s has no price any more",
 				t.ID, a.Task.Model), nil
 		}
 		for _, b := range a.bounds(t.Budget, used) {
-			if b.forbids(a.History.steps > 0) {
-				return true, fmt.Sprintf("the budget of %s is used up: %s", t.ID, b), nil
+			text := fmt.Sprintf("the budget of %s is used up: %s", t.ID, b)
+			switch {
+			case b.usedUp() && !a.mayOvershoot(b):
+				return "", text, nil
+			case b.usedUp(), b.near():
+				near = cmp.Or(near, text)
 			}
-			near = near || b.near()
 		}
 	}
 	return near, "", nil
 }
 
+// mayOvershoot tells whether an agent has its last call although nothing is left: its turn has begun, and others have used it
+// up. It is asked to wrap up then, which ends its turn.
+func (a *Agent) mayOvershoot(b bound) bool {
+	return a.History.steps > 0 && b.own < b.limit
+}
+
 // limits tells whether the agent must wrap up with its next call, and for which reason, or may not even call.
-func (a *Agent) limits(t task.Task, near bool, over string) (wrapUp, end task.Reason) {
+func (a *Agent) limits(t task.Task, near, over string) (wrapUp, end task.Reason) {
 	steps, wall := a.History.steps, t.Budget.WallTime
 	switch {
 	case over != "":
@@ -83,7 +90,7 @@ func (a *Agent) limits(t task.Task, near bool, over string) (wrapUp, end task.Re
 		return 0, task.MaxSteps
 	case t.Stop != nil:
 		return t.Stop.Reason, 0
-	case near:
+	case near != "":
 		return task.BudgetExceeded, 0
 	case steps >= t.Budget.MaxSteps-1:
 		return task.MaxSteps, 0
@@ -91,6 +98,35 @@ func (a *Agent) limits(t task.Task, near bool, over string) (wrapUp, end task.Re
 		return task.Timeout, 0
 	}
 	return 0, 0
+}
+
+// why is the sentence for people about the end at a limit. What was near before the last call is so after it; but for a
+// crash between the two, when usage has it already.
+func (a *Agent) why(ctx context.Context, t task.Task, limit task.Reason) (string, error) {
+	if limit == task.MaxSteps {
+		return fmt.Sprintf("the %d steps of this turn are used up", t.Budget.MaxSteps), nil
+	}
+	if limit == task.Timeout {
+		return fmt.Sprintf("the wall time of %s is almost over", t.Budget.WallTime), nil
+	}
+	near, over, err := a.budgets(ctx)
+	return cmp.Or(over, near, "the budget is used up"), err
+}
+
+// failed is the end at a limit.
+func (a *Agent) failed(ctx context.Context, t task.Task, limit task.Reason) (task.Finish, error) {
+	why, err := a.why(ctx, t, limit)
+	return task.Finish{State: task.Failed, Reason: limit, Error: why}, err
+}
+
+// nearest is the limit that leaves the agent nothing but a wrap-up, or not even that; 0: none does.
+func (a *Agent) nearest(ctx context.Context, t task.Task) (task.Reason, error) {
+	near, over, err := a.budgets(ctx)
+	if err != nil {
+		return 0, err
+	}
+	wrapUp, end := a.limits(t, near, over)
+	return cmp.Or(a.History.wrapUp, end, wrapUp), nil
 }
 
 func wrapUpText(reason task.Reason) string {

@@ -39,7 +39,7 @@ const summaryNote = "[agentd] Your work so far was replaced by your own summary 
 // last answer. Calls and their answers are all before it.
 func (h *History) compact(e *task.Compaction) {
 	h.giveUp()
-	h.steps++
+	h.count(e.Usage)
 	kept := h.unanswered()
 	parts := slices.DeleteFunc([]string{h.opening, summaryNote, e.Summary}, func(s string) bool { return s == "" })
 	h.Messages = []model.Message{h.Messages[0], {Role: model.User, Text: strings.Join(parts, "\n\n")}}
@@ -138,7 +138,7 @@ func (a *Agent) compact(ctx context.Context, overflowed bool) (ended bool, err e
 	if err != nil {
 		return false, err
 	}
-	return false, a.commit(ctx, countStep(entry), &task.Compaction{Summary: summary + children, Usage: entry.Usage})
+	return false, a.commit(ctx, countStep(entry), &task.Compaction{Summary: summary + list(children), Usage: entry.Usage})
 }
 
 // summarise makes the call. When even that overflows, the oldest answers of tools are left out of it.
@@ -160,35 +160,22 @@ func (a *Agent) summarise(ctx context.Context, live *liveCall, overflowed bool) 
 	return resp, err
 }
 
-// children lists the living tasks that the agent has started, for the end of a summary: whatever that says of them, they
-// are not forgotten (OUT-5).
-func (a *Agent) children(ctx context.Context) (string, error) {
+// list names the living tasks that the agent has started, for the end of a summary: whatever that says of them, they are
+// not forgotten (OUT-5).
+func list(children []task.Task) string {
+	if len(children) == 0 {
+		return ""
+	}
 	var b strings.Builder
-	n := 0
-	for id, err := range a.Journal.Children(ctx, a.Task.Team, a.Task.ID) {
-		if err != nil {
-			return "", err
-		}
-		row, err := a.Journal.Task(ctx, id)
-		if err != nil {
-			return "", err
-		}
-		t := row.Value
-		if t.CallID == "" || t.State.Terminal() {
-			continue
-		}
-		if n++; n <= maxListed {
-			text := strings.Join(strings.Fields(t.Description), " ")
-			fmt.Fprintf(&b, "\n- %s (%s, %s): %s", id, t.Kind, t.State, clip(text, maxListedText))
-		}
+	b.WriteString("\n\n[agentd] Tasks that you started and that have not ended:")
+	for _, t := range children[:min(len(children), maxListed)] {
+		text := strings.Join(strings.Fields(t.Description), " ")
+		fmt.Fprintf(&b, "\n- %s (%s, %s): %s", t.ID, t.Kind, t.State, clip(text, maxListedText))
 	}
-	if n == 0 {
-		return "", nil
+	if more := len(children) - maxListed; more > 0 {
+		fmt.Fprintf(&b, "\n- and %d more", more)
 	}
-	if n > maxListed {
-		fmt.Fprintf(&b, "\n- and %d more", n-maxListed)
-	}
-	return "\n\n[agentd] Tasks that you started and that have not ended:" + b.String(), nil
+	return b.String()
 }
 
 // overflows tells whether a call failed because the history is too long for the model.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -26,8 +27,9 @@ func (a *Agent) endTurn(ctx context.Context, entry *task.Assistant) (ended bool,
 			return false, err
 		}
 		on := false
-		e.finish, e.inbox = a.naturalEnd(row.Value, entry), nil
-		if e.finish.State == task.Completed {
+		e.inbox = nil
+		e.finish, err = a.naturalEnd(ctx, row.Value, entry)
+		if err == nil && e.finish.State == task.Completed {
 			on, err = a.goesOn(cut, row.Value, &e)
 		}
 		if err == nil && !on {
@@ -49,7 +51,8 @@ type ending struct {
 }
 
 // goesOn keeps a task that has concluded going: for mail that came, for children that run, for checks that fail. These run
-// when the last answer is on disk: it is paid for, and after a crash they run again without asking for another one.
+// when the last answer is on disk: it is paid for, and after a crash they run again without asking for another one. An agent
+// whose single step this was has none left for mail, which is undeliverable.
 func (a *Agent) goesOn(cut context.Context, t task.Task, e *ending) (bool, error) {
 	ctx := context.WithoutCancel(cut)
 	inbox, err := a.Journal.Inbox(ctx, a.Task.Team, a.Task.ID)
@@ -61,15 +64,11 @@ func (a *Agent) goesOn(cut context.Context, t task.Task, e *ending) (bool, error
 	if err != nil {
 		return false, err
 	}
-	if len(mail) > 0 {
+	if len(mail) > 0 && a.History.wrapUp == 0 {
 		return true, a.goOn(ctx, e.used, e.last)
 	}
-	warning, err := a.warnOfChildren(ctx)
-	if err != nil {
-		return false, err
-	}
-	if warning != nil {
-		return true, a.goOn(ctx, e.used, append(e.last, warning))
+	if on, err := a.warnOfChildren(ctx, t, e); on || err != nil {
+		return on, err
 	}
 	switch {
 	case !a.hasChecks():
@@ -87,35 +86,53 @@ func (a *Agent) goesOn(cut context.Context, t task.Task, e *ending) (bool, error
 	return false, nil
 }
 
-// warnOfChildren gives the notice that an agent gets once, before the end of its turn ends the tasks that it started.
-func (a *Agent) warnOfChildren(ctx context.Context) (*task.Notice, error) {
+// warnOfChildren tells an agent that the end of its turn ends the tasks that it started, and keeps it going: once, and again
+// when it has started more. Near a limit it could do nothing about them any more, and ends. The limits count the last answer
+// when it is on disk.
+func (a *Agent) warnOfChildren(ctx context.Context, t task.Task, e *ending) (goesOn bool, err error) {
 	if a.History.warned || a.History.wrapUp != 0 {
-		return nil, nil
+		return false, nil
 	}
-	var living []string
+	living, err := a.children(ctx)
+	switch {
+	case err != nil || len(living) == 0:
+		return false, err
+	case len(e.last) > 0:
+		return true, a.commit(ctx, e.used, e.last...)
+	}
+	if limit, err := a.nearest(ctx, t); limit != 0 || err != nil {
+		return false, err
+	}
+	var ids []string
+	for _, t := range living {
+		ids = append(ids, string(t.ID))
+	}
+	return true, a.commit(ctx, task.Usage{}, &task.Notice{Text: childrenNotice + strings.Join(ids, ", ") + ". They are " +
+		"stopped when you end. Wait for them with task_output, or conclude again if you do not need them."})
+}
+
+// children are the living tasks that the agent has started.
+func (a *Agent) children(ctx context.Context) ([]task.Task, error) {
+	var living []task.Task
 	for id, err := range a.Journal.Children(ctx, a.Task.Team, a.Task.ID) {
 		if err != nil {
 			return nil, err
 		}
 		row, err := a.Journal.Task(ctx, id)
-		if isLost(err) {
+		if journal.IsLost(err) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
 		if row.Value.CallID != "" && !row.Value.State.Terminal() {
-			living = append(living, string(id))
+			living = append(living, row.Value)
 		}
 	}
-	if len(living) == 0 {
-		return nil, nil
-	}
-	return &task.Notice{Text: childrenNotice + strings.Join(living, ", ") + ". They are stopped when you end. Wait for them " +
-		"with task_output, or conclude again if you do not need them."}, nil
+	return living, nil
 }
 
-// goOn commits a last answer that was none, because mail came or children run.
+// goOn commits a last answer that was none, because mail came.
 func (a *Agent) goOn(ctx context.Context, used task.Usage, bodies []task.Body) error {
 	if len(bodies) > 0 {
 		if err := a.commit(ctx, used, bodies...); err != nil {
@@ -129,30 +146,36 @@ func (a *Agent) goOn(ctx context.Context, used task.Usage, bodies []task.Body) e
 // naturalEnd is what the end of the turn means for the task. One that has a single step is done when that gave its whole
 // answer: it was asked to wrap up before it had begun, and nothing is missing. Without an entry the answer is on disk
 // already, where only a whole one is put before the end.
-func (a *Agent) naturalEnd(t task.Task, last *task.Assistant) task.Finish {
+func (a *Agent) naturalEnd(ctx context.Context, t task.Task, last *task.Assistant) (task.Finish, error) {
 	single := t.Budget.MaxSteps == 1 || t.Budget.Steps == 1
 	switch {
 	case t.Stop != nil:
-		return t.Stop.Finish()
+		return t.Stop.Finish(), nil
 	case single && (last == nil || a.whole && last.Text != ""):
-		return task.Finish{State: task.Completed, Reason: task.Done}
+		return task.Finish{State: task.Completed, Reason: task.Done}, nil
 	case a.History.wrapUp != 0:
-		return task.Finish{State: task.Failed, Reason: a.History.wrapUp}
+		return a.failed(ctx, t, a.History.wrapUp)
 	}
-	return task.Finish{State: task.Completed, Reason: task.Done}
+	return task.Finish{State: task.Completed, Reason: task.Done}, nil
 }
 
 // errOvertaken says that the task changed or got mail while its end was being written: decide again.
 var errOvertaken = errors.New("overtaken")
 
-// end commits a terminal change with the entries and usage that belong to it.
+// end commits a terminal change with the entries and usage that belong to it. A task that is being stopped ends as its stop
+// says, whatever kept it from its wrap-up.
 func (a *Agent) end(ctx context.Context, bodies []task.Body, used task.Usage, finish task.Finish) error {
 	for {
 		row, err := a.row(ctx)
 		if err != nil {
 			return err
 		}
-		err = a.finish(ctx, row, ending{finish: finish, last: bodies, used: used})
+		e := ending{finish: finish, last: bodies, used: used}
+		if stop := row.Value.Stop; stop != nil {
+			e.finish = stop.Finish()
+			e.finish.Error = cmp.Or(e.finish.Error, finish.Error)
+		}
+		err = a.finish(ctx, row, e)
 		if !errors.Is(err, errOvertaken) {
 			return err
 		}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -35,9 +36,10 @@ type History struct {
 	held     []string   // texts from outside that wait for the answers of the calls before them
 	streak   repetition // of the latest call
 	last     task.Usage // of the last step
+	own      task.Usage // tokens and cost of all its steps
 	asked    int        // messages that it was asked with; 0: none since the start, or since a summary
 	opening  string     // the assignment
-	warned   bool       // it was told that the end of its turn ends its children
+	warned   bool       // it was told that the end of its turn ends its children, and may have started none since
 }
 
 // repetition counts how often a call was asked for in a row.
@@ -73,7 +75,7 @@ func NewHistory(system string) *History {
 func (h *History) Add(body task.Body) {
 	switch e := body.(type) {
 	case *task.Input:
-		h.fresh, h.opening = false, cmp.Or(h.opening, e.Text)
+		h.fresh, h.opening, h.streak = false, cmp.Or(h.opening, e.Text), repetition{}
 		h.addUser(e.Text)
 	case *task.Notice:
 		h.addNotice(e)
@@ -124,7 +126,7 @@ func (h *History) addUser(text string) {
 
 func (h *History) addAssistant(e *task.Assistant) {
 	h.giveUp()
-	h.steps++
+	h.count(e.Usage)
 	h.last, h.asked = e.Usage, len(h.Messages)
 	h.output = h.given(e)
 	h.text, h.cut = h.said(e.Text), false
@@ -133,10 +135,19 @@ func (h *History) addAssistant(e *task.Assistant) {
 	for _, c := range e.Calls {
 		h.number(c.ID)
 		h.commands = h.commands || c.Name == tool.BashName
+		h.warned = h.warned && c.Name != tool.BashName && c.Name != tool.SubagentName
 		msg.Calls = append(msg.Calls, model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
 	}
 	h.pending, h.streak = h.ask(e.Calls)
 	h.Messages = append(h.Messages, msg)
+}
+
+// count counts one step.
+func (h *History) count(used task.Usage) {
+	h.steps++
+	h.own.InputTokens += used.InputTokens
+	h.own.OutputTokens += used.OutputTokens
+	h.own.Cost += used.Cost
 }
 
 // said is the last text of the model after one more: an answer that was cut and what continues it are one, as far as a
@@ -160,12 +171,18 @@ func (h *History) given(e *task.Assistant) string {
 }
 
 // ask gives the calls of an answer as open ones, with how often each was asked for in a row. One answer alone never goes
-// beyond maxRepeats: the model must have been told before.
+// beyond maxRepeats: the model must have been told before. To wait for the same task once more is no repetition, and an
+// answer without calls ends the row, as mail does.
 func (h *History) ask(calls []task.ToolCall) ([]pendingCall, repetition) {
+	if len(calls) == 0 {
+		return nil, repetition{}
+	}
 	asked, streak := make([]pendingCall, 0, len(calls)), h.streak
 	told := streak.times >= maxRepeats
 	for _, c := range calls {
 		switch call := c.Name + "\x00" + c.Arguments; {
+		case waits(c):
+			streak, told = repetition{}, false
 		case call != streak.call:
 			streak, told = repetition{call, 1}, false
 		case told || streak.times < maxRepeats:
@@ -174,6 +191,14 @@ func (h *History) ask(calls []task.ToolCall) ([]pendingCall, repetition) {
 		asked = append(asked, pendingCall{ToolCall: c, Repeats: streak.times})
 	}
 	return asked, streak
+}
+
+// waits tells whether a call waits for the end of a task.
+func waits(c task.ToolCall) bool {
+	var args struct {
+		Block bool `json:"block"`
+	}
+	return c.Name == tool.TaskOutputName && json.Unmarshal([]byte(c.Arguments), &args) == nil && args.Block
 }
 
 // addResult folds an answer. One whose question was lost to the disk (D7) has its effects, but is not told to the model.

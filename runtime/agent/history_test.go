@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,11 @@ func TestHistoryCountsRepetitions(t *testing.T) {
 	}
 	if got := repeats(fold(bodies[:11]...)); fmt.Sprint(got) != "[6]" {
 		t.Errorf("over answers: %v", got)
+	}
+	for name, between := range map[string]task.Body{"mail": &task.Input{Text: "go on"}, "a conclusion": &task.Assistant{Text: "done"}} {
+		if got := repeats(fold(slices.Concat(bodies[:10], []task.Body{between, asks(6, "a")})...)); fmt.Sprint(got) != "[1]" {
+			t.Errorf("after %s: %v", name, got)
+		}
 	}
 	if got := repeats(fold(append(bodies[:10], asks(6, "b", "a"))...)); fmt.Sprint(got) != "[1 1]" {
 		t.Errorf("after another one: %v", got)

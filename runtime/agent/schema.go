@@ -65,7 +65,14 @@ func compileSchema(text string) (*resultSchema, error) {
 	if err := s.checkBelow(s.root); err != nil {
 		return nil, err
 	}
-	var err error
+	var written map[string]any
+	err := json.Unmarshal(raw, &written)
+	if err == nil {
+		err = checkWords(written)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if s.resolved, err = s.root.Resolve(nil); err != nil {
 		return nil, errors.New(clip(err.Error(), maxProblem))
 	}

@@ -23,6 +23,7 @@ type verdict struct {
 	evidence []task.Evidence // in the order of the commands; none when the output violates its schema
 	reason   task.Reason     // why the conclusion does not pass; 0: it does
 	problem  string          // what is wrong, for the agent
+	line     string          // the same for people, one line
 }
 
 func (a *Agent) hasChecks() bool { return a.Spec.Schema != "" || len(a.Spec.Acceptance) > 0 }
@@ -36,28 +37,55 @@ func (a *Agent) verify(ctx context.Context) (*verdict, error) {
 			return nil, err
 		}
 		if problem != "" {
-			return &verdict{reason: task.ContractViolation, problem: problem}, nil
+			line, _, _ := strings.Cut(problem, "\n")
+			return &verdict{reason: task.ContractViolation, problem: problem, line: clip(line, maxError)}, nil
 		}
 	}
+	return a.acceptance(ctx)
+}
+
+// acceptance runs the acceptance commands, after an entry that shows them while they run.
+func (a *Agent) acceptance(ctx context.Context) (*verdict, error) {
 	var v verdict
 	var failed []string
 	for i, check := range a.Spec.Acceptance {
 		if stopped, err := a.stopped(ctx); stopped || err != nil {
 			return nil, err
 		}
-		e, err := a.accept(ctx, fmt.Sprintf("accept%d", i+1), check)
+		if i == 0 {
+			if err := a.commit(ctx, task.Usage{}, checksStarted(a.Spec.Acceptance)); err != nil {
+				return nil, err
+			}
+		}
+		e, err := a.accept(ctx, checkID(i), check)
 		if err != nil {
 			return nil, err
 		}
 		v.evidence = append(v.evidence, e)
 		if !e.Passed() {
 			failed = append(failed, failure(e))
+			line := fmt.Sprintf("acceptance command %d of %d failed: %s: %s", i+1, len(a.Spec.Acceptance), how(e), glance(e.Command))
+			v.line = cmp.Or(v.line, line)
 		}
 	}
 	if len(failed) > 0 {
 		v.reason, v.problem = task.AcceptanceFailed, strings.Join(failed, "\n\n")
 	}
 	return &v, nil
+}
+
+// checkID is the call id of the i-th acceptance command, which no call of the agent has.
+func checkID(i int) string { return fmt.Sprintf("accept%d", i+1) }
+
+// checksStarted shows that the acceptance commands run. Nothing else follows from it.
+func checksStarted(checks []task.Check) *task.CallStarted {
+	var mark task.CallStarted
+	var commands []string
+	for i, c := range checks {
+		mark.CallIDs, commands = append(mark.CallIDs, checkID(i)), append(commands, glance(c.Command))
+	}
+	mark.Label = "acceptance: " + strings.Join(commands, ", ")
+	return &mark
 }
 
 // violation says what is wrong with the output that the agent gave; empty: nothing.
@@ -87,7 +115,7 @@ func (a *Agent) stopped(ctx context.Context) (bool, error) {
 	return row.Value.Stop != nil, err
 }
 
-// accept runs an acceptance command under a call id that no call of the agent has. One that can't be run has failed.
+// accept runs an acceptance command. One that can't be run has failed.
 func (a *Agent) accept(ctx context.Context, callID string, c task.Check) (task.Evidence, error) {
 	e := task.Evidence{Command: c.Command, ExitCode: -1}
 	exit, err := a.Scope.Shell.Run(ctx, sandbox.Command{
@@ -115,32 +143,38 @@ func tail(s string, n int) string {
 	return s[start:]
 }
 
-// failure tells the agent of a command that failed.
-func failure(e task.Evidence) string {
-	how := fmt.Sprintf("failed with exit code %d", e.ExitCode)
+// how a command failed.
+func how(e task.Evidence) string {
 	switch {
 	case e.TimedOut:
-		how = "took too long and was killed"
+		return "it took too long and was killed"
 	case e.ExitCode < 0:
-		how = "could not be run to its end"
+		return "it could not be run to its end"
 	}
-	return fmt.Sprintf("The acceptance command `%s` %s. The end of its output:\n%s", e.Command, how, e.Output)
+	return fmt.Sprintf("exit code %d", e.ExitCode)
+}
+
+// failure tells the agent of a command that failed.
+func failure(e task.Evidence) string {
+	text := fmt.Sprintf("The acceptance command `%s` failed: %s.", e.Command, how(e))
+	if e.Output == "" {
+		return text
+	}
+	return text + " The end of its output:\n" + e.Output
 }
 
 // repair asks the agent to make good what is wrong. Without a round left the task does not go on, and fails; so it does near
 // a limit, where nothing could be repaired any more.
 func (a *Agent) repair(ctx context.Context, t task.Task, e *ending) (goesOn bool, err error) {
-	near, over, err := a.budgets(ctx)
+	limit, err := a.nearest(ctx, t)
 	if err != nil {
 		return false, err
 	}
-	wrapUp, end := a.limits(t, near, over)
-	problem, _, _ := strings.Cut(e.verdict.problem, "\n")
-	e.finish = task.Finish{State: task.Failed, Reason: e.verdict.reason, Error: clip(problem, maxError)}
+	e.finish = task.Finish{State: task.Failed, Reason: e.verdict.reason, Error: e.verdict.line}
 	if a.History.repairs >= maxRepairs {
 		return false, nil
 	}
-	if limit := cmp.Or(a.History.wrapUp, end, wrapUp); limit != 0 {
+	if limit != 0 {
 		e.finish.Reason = limit
 		return false, nil
 	}

@@ -30,7 +30,7 @@ func topKeys() []key {
 		{"description", "", func(p *parser, name string, n *yaml.Node) { p.def.Description = p.description(name, n) }},
 		{"tools", "", func(p *parser, name string, n *yaml.Node) { p.def.Tools = p.tools(name, n) }},
 		{"disallowed_tools", "disallowedTools", func(p *parser, name string, n *yaml.Node) {
-			p.def.Disallowed = append(p.def.Disallowed, p.disallowed(name, n)...)
+			p.disallow(p.disallowed(name, n))
 		}},
 		{"model", "", func(p *parser, name string, n *yaml.Node) { p.def.Model = p.model(name, n) }},
 		{"max_steps", "maxTurns", func(p *parser, name string, n *yaml.Node) {
@@ -84,7 +84,7 @@ func (p *parser) mapping(name string, node *yaml.Node, known []key) {
 func (p *parser) noKey(word, value *yaml.Node, known []key) {
 	switch {
 	case p.claude && word.Value == "permissionMode" && value.Value == "plan":
-		p.def.Disallowed = append(p.def.Disallowed, "bash", "edit", "write")
+		p.disallow([]string{"bash", "edit", "write"})
 		p.warn(word.Line+1, "permissionMode plan is read as disallowed_tools: bash, edit, write")
 	case p.claude:
 		p.warn(word.Line+1, "the key %q has no meaning in agentd", word.Value)

@@ -11,6 +11,9 @@ import (
 // reportTool is the one that every subagent has.
 const reportTool = "report"
 
+// ownTools are those that an agent has whatever a definition lists.
+func ownTools() []string { return []string{reportTool, "task_output", "task_stop"} }
+
 // claudeTools are the names that Claude Code has for tools, in lower case.
 func claudeTools() map[string]string {
 	return map[string]string{
@@ -53,6 +56,9 @@ func (p *parser) disallowed(name string, n *yaml.Node) []string {
 	for _, w := range words {
 		tool, pattern := p.toolName(w.text)
 		switch {
+		case slices.Contains(ownTools(), tool):
+			p.warn(w.line, "%s: %q can't be taken away; an agent has it whenever it needs it", name, tool)
+			continue
 		case p.unknown(tool) && p.claude:
 			p.warn(w.line, "%s: %s", name, p.noTool(w.text))
 			continue
@@ -62,11 +68,18 @@ func (p *parser) disallowed(name string, n *yaml.Node) []string {
 		case pattern:
 			p.warn(w.line, "%s: patterns such as %q are not supported yet; the whole tool is disallowed", name, w.text)
 		}
-		if !slices.Contains(tools, tool) {
-			tools = append(tools, tool)
-		}
+		tools = append(tools, tool)
 	}
 	return tools
+}
+
+// disallow adds to what the agent never gets, each tool once: several keys may name it.
+func (p *parser) disallow(tools []string) {
+	for _, tool := range tools {
+		if !slices.Contains(p.def.Disallowed, tool) {
+			p.def.Disallowed = append(p.def.Disallowed, tool)
+		}
+	}
 }
 
 // toolName is agentd's name of a tool, and whether a pattern stands behind it, as in `bash(git:*)`.

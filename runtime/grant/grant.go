@@ -29,7 +29,14 @@ func (g Grant) AllowsTool(name string) bool { return slices.Contains(g.Tools, na
 
 // ReadableRoot is the longest granted root that holds the absolute, clean path; empty when none does.
 func (g Grant) ReadableRoot(path string) string {
-	return longest(path, append(slices.Clone(g.Readable), g.Writable...))
+	return longest(path, g.readable())
+}
+
+// readable are all roots that may be read, each once, in order.
+func (g Grant) readable() []string {
+	roots := slices.Concat(g.Readable, g.Writable)
+	slices.Sort(roots)
+	return slices.Compact(roots)
 }
 
 // WritableRoot is the longest writable root that holds the absolute, clean path; empty when none does.

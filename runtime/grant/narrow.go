@@ -38,7 +38,7 @@ func (g Grant) Narrow(r Request) (Grant, []Excess) {
 		out.Readable, out.Writable = slices.Clone(g.Readable), slices.Clone(g.Writable)
 	} else {
 		var over []Excess
-		out.Readable, over = within(r.Readable, "readable_roots", slices.Concat(g.Readable, g.Writable), g.ReadableRoot)
+		out.Readable, over = within(r.Readable, "readable_roots", g.readable(), g.ReadableRoot)
 		excess = append(excess, over...)
 		out.Writable, over = within(r.Writable, "writable_roots", g.Writable, g.WritableRoot)
 		excess = append(excess, over...)

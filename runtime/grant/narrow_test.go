@@ -46,7 +46,7 @@ func TestNarrow(t *testing.T) {
 				Network: true, Depth: 2,
 			},
 			[]string{
-				"readable_roots: /etc (allowed: /lib, /ws, /ws)", "writable_roots: /lib (allowed: /ws)",
+				"readable_roots: /etc (allowed: /lib, /ws)", "writable_roots: /lib (allowed: /ws)",
 				"writable_roots: /wsx (allowed: /ws)",
 			},
 		},

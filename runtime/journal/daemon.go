@@ -63,6 +63,9 @@ func (j *Journal) putDaemon(ctx context.Context) error {
 // StoreID is the random id of the store; it marks the processes of its tasks.
 func (j *Journal) StoreID() string { return j.daemon.GetStoreId() }
 
+// Life is the number of this start of the daemon, from 1.
+func (j *Journal) Life() uint64 { return j.daemon.GetStarts() }
+
 // CleanStop tells whether the daemon before this one stopped in order: then no restart is counted as a crash (D6).
 func (j *Journal) CleanStop() bool { return j.clean }
 

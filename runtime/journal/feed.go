@@ -46,10 +46,13 @@ type Event struct {
 
 // feeds gives the ticks and knows which of them may still land.
 type feeds struct {
+	stall *stall
+	begun Tick // all that are given in this life are later
+
 	mu      sync.Mutex
-	last    Tick             // newest that was given
-	newest  map[string]Tick  // by team; a little too late where only the store knows it
-	flights map[*flight]bool // batches on their way; true: their outcome is unknown
+	last    Tick            // newest that was given
+	newest  map[string]Tick // by team; a little too late where only the store knows it
+	flights map[*flight]int // batches on their way; the number of the stall that ends when their unknown outcome is certain
 }
 
 // flight is a batch with feed rows on its way to the store.
@@ -58,7 +61,9 @@ type flight struct {
 	first Tick // of its rows
 }
 
-func newFeeds() *feeds { return &feeds{newest: map[string]Tick{}, flights: map[*flight]bool{}} }
+func newFeeds(s *stall) *feeds {
+	return &feeds{stall: s, newest: map[string]Tick{}, flights: map[*flight]int{}}
+}
 
 // depart stamps the feed rows of a batch.
 func (f *feeds) depart(team string, rows []*storev1.FeedRow, now Tick) *flight {
@@ -71,26 +76,35 @@ func (f *feeds) depart(team string, rows []*storev1.FeedRow, now Tick) *flight {
 		row.Time = int64(f.last)
 	}
 	f.newest[team] = f.last
-	f.flights[out] = false
+	f.flights[out] = 0
 	return out
 }
 
-// arrive takes notice of how a batch fared. One of unknown outcome stays on its way until settle.
+// arrive takes notice of how a batch fared. One of unknown outcome has begun a stall and stays on its way to the end of
+// that, which may have come already.
 func (f *feeds) arrive(of *flight, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if errdefs.Is(err, errdefs.OutcomeUnknown) {
-		f.flights[of] = true
+	if stall := f.stall.current(); stall > 0 && errdefs.Is(err, errdefs.OutcomeUnknown) {
+		f.flights[of] = stall
 		return
 	}
 	delete(f.flights, of)
 }
 
-// settle forgets the batches of unknown outcome: by now they have landed, or never will.
-func (f *feeds) settle() {
+// settle forgets the batches whose unknown outcome has been certain since the end of a stall: they have landed, or never
+// will.
+func (f *feeds) settle(stall int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	maps.DeleteFunc(f.flights, func(_ *flight, unknown bool) bool { return unknown })
+	maps.DeleteFunc(f.flights, func(_ *flight, until int) bool { return until > 0 && until <= stall })
+}
+
+// given is the newest tick so far.
+func (f *feeds) given() Tick {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
 }
 
 // stamp gives the operations for a batch's feed rows; no flight when it has none.
@@ -154,6 +168,7 @@ func (j *Journal) loadFeeds(ctx context.Context) error {
 			}
 		}
 	}
+	j.feeds.begun = j.Settled("")
 	return nil
 }
 
@@ -177,6 +192,9 @@ func (j *Journal) Settled(team string) Tick {
 	return settled
 }
 
+// Begun is where this life of the daemon began: all ticks that it gives are later, whatever the clock was before.
+func (j *Journal) Begun() Tick { return j.feeds.begun }
+
 // FeedKept is the tick from which on feeds are kept.
 func (j *Journal) FeedKept() Tick { return tickOf(j.now().Add(-keepFeed)) }
 
@@ -194,15 +212,22 @@ func (j *Journal) Stirred(after Tick) []string {
 	return teams
 }
 
-// Feed yields what happened in a team, behind a position of its feed. A damaged row is left out.
+// Feed yields what happened in a team, behind a position of its feed. A damaged row is left out, and one of a time when
+// the clock was wrong: it would hide what stands behind it.
 func (j *Journal) Feed(ctx context.Context, team string, behind Rev) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
+		given := j.feeds.given()
 		for raw, err := range j.st.Read(ctx, part(team), feedLog, behind) {
 			var e Event
 			if err == nil {
 				var bad error
 				if e, bad = eventOf(raw); bad != nil {
 					j.log.Error("a row of a feed is damaged; those who watch do not see it", "team", team, "error", bad)
+					continue
+				}
+			}
+			if e.Tick > given { // it came meanwhile, or was never given in this life
+				if given = j.feeds.given(); e.Tick > given {
 					continue
 				}
 			}

@@ -54,12 +54,14 @@ func TestTicksNeverGoBack(t *testing.T) {
 	}
 }
 
-// A clock that was far ahead in an earlier life of the daemon does not rule this one.
+// A clock that was far ahead in an earlier life of the daemon does not rule this one: what was told then hides nothing that
+// comes after it, and leaves with it.
 func TestTicksOfAWrongClock(t *testing.T) {
+	ctx := context.Background()
 	st := newStore(t)
 	clock := time.Now().AddDate(70, 0, 0)
 	open := func() *Journal {
-		j, err := Open(context.Background(), st, func() time.Time { return clock }, slog.New(slog.DiscardHandler))
+		j, err := Open(ctx, st, func() time.Time { return clock }, slog.New(slog.DiscardHandler))
 		must(t, err)
 		return j
 	}
@@ -69,8 +71,14 @@ func TestTicksOfAWrongClock(t *testing.T) {
 	clock = time.Now()
 	j = open()
 	newTask(t, j, team)
-	if all := ticks(t, j, team); all[1] != tickOf(clock) {
-		t.Errorf("the event has the time %v, not %v", all[1].Time(), clock)
+	if all := ticks(t, j, team); len(all) != 1 || all[0] != tickOf(clock)+1 {
+		t.Errorf("the events have the ticks %v, want the one after %d alone", all, tickOf(clock))
+	}
+	clock = clock.Add(keepFeed + time.Hour)
+	must(t, j.Prune(ctx, team))
+	commit(t, j, j.Batch(team)) // a trim is done with the next commit at the latest
+	if rest, err := st.Last(ctx, part(team), feedLog, 9); err != nil || len(rest) > 0 {
+		t.Errorf("%d rows are left, %v", len(rest), err)
 	}
 }
 
@@ -110,6 +118,46 @@ func TestUnknownIsNotSettled(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A stall may end before the last of the batches that were on their way at its beginning has its answer: what it holds
+// back is settled then, and by no stall that ended before. proves O3
+func TestSettledAfterALateAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal(t, newStore(t))
+		team := newTeam(t, j, "main").ID
+		unknown := errdefs.New(errdefs.Unavailable, errdefs.OutcomeUnknown, "", "may have landed")
+		depart := func() *flight { return j.feeds.depart(team, nil, tickOf(j.now())) }
+		settled := func() bool {
+			time.Sleep(time.Millisecond)
+			return j.Settled(team) == tickOf(j.now())
+		}
+
+		late, other := depart(), depart()
+		j.stall.begin(unknown, 0)
+		j.arrived(other, unknown)
+		if settled() {
+			t.Error("what may land is settled")
+		}
+		j.feeds.settle(j.stall.end())
+		j.arrived(late, unknown)
+		if !settled() {
+			t.Error("what landed or never will is not settled")
+		}
+
+		next := depart()
+		number := j.stall.end()
+		j.stall.begin(unknown, 0)
+		j.arrived(next, unknown)
+		j.feeds.settle(number)
+		if settled() {
+			t.Error("a stall that ended before settles it")
+		}
+		j.feeds.settle(j.stall.end())
+		if !settled() {
+			t.Error("not settled in the end")
+		}
+	})
 }
 
 // Only those teams are read in which something may have happened, those of an earlier life too.

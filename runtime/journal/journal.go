@@ -91,7 +91,7 @@ func open(
 ) (*Journal, error) {
 	stall := newStall()
 	j := &Journal{
-		st: stallable{st, stall}, now: now, log: log, stall: stall, feeds: newFeeds(), idsTurn: make(chan struct{}, 1),
+		st: stallable{st, stall}, now: now, log: log, stall: stall, feeds: newFeeds(stall), idsTurn: make(chan struct{}, 1),
 		fences: map[string]store.Guard{}, ids: map[string]idRange{}, owners: map[uint64]string{},
 		watchers: map[string]chan struct{}{},
 	}
@@ -138,7 +138,10 @@ func (j *Journal) Commit(ctx context.Context, b *Batch) error {
 	if err != nil {
 		return err
 	}
-	ops := slices.Concat(b.ops, feed)
+	ops := b.ops
+	if len(feed) > 0 {
+		ops = slices.Concat(ops, feed)
+	}
 	_, err = j.st.Commit(ctx, store.Batch{Part: part(b.team), Fence: fence, Guards: b.guards, Ops: ops})
 	j.arrived(flight, err)
 	if err != nil {
@@ -207,7 +210,6 @@ func (j *Journal) wake(b *Batch) {
 
 // wakeAll lets all followers look again: what an unknown commit landed, nobody told them.
 func (j *Journal) wakeAll() {
-	j.feeds.settle()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, ch := range j.watchers {

@@ -52,6 +52,18 @@ func (j *Journal) Children(ctx context.Context, team string, id task.ID) iter.Se
 	return j.idsBelow(ctx, team, "child/"+string(id))
 }
 
+// IsChild tells whether a task has come into being below a parent, also when its record is lost.
+func (j *Journal) IsChild(ctx context.Context, team string, parent, id task.ID) (bool, error) {
+	_, err := j.get(ctx, part(team), childKey(parent, id), &storev1.ChildRow{})
+	switch {
+	case errdefs.Is(err, errdefs.RecordNotFound):
+		return false, nil
+	case errdefs.Is(err, errdefs.RecordCorrupt):
+		return true, nil
+	}
+	return err == nil, err
+}
+
 // idsBelow yields the last segments of the keys below prefix.
 func (j *Journal) idsBelow(ctx context.Context, team, prefix string) iter.Seq2[task.ID, error] {
 	return func(yield func(task.ID, error) bool) {

@@ -34,6 +34,7 @@ type stall struct {
 	begun chan struct{} // one waiting signal for Run
 
 	mu    sync.Mutex
+	count int           // stalls so far, the one now included
 	cause error         // nil: not stalled
 	over  chan struct{} // closed at the end of the stall
 	need  int           // bytes that must fit before it ends
@@ -61,6 +62,7 @@ func (s *stall) begin(cause error, size int) {
 	defer s.mu.Unlock()
 	if s.cause == nil {
 		s.cause, s.over = cause, make(chan struct{})
+		s.count++
 		if time.Since(s.ended) < calm {
 			s.hold = min(max(2*s.hold, firstHold), longestHold)
 		} else {
@@ -74,13 +76,25 @@ func (s *stall) begin(cause error, size int) {
 	}
 }
 
-func (s *stall) end() {
+// end ends the stall and gives its number.
+func (s *stall) end() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cause != nil {
 		s.cause, s.ended = nil, time.Now()
 		close(s.over)
 	}
+	return s.count
+}
+
+// current is the number of the stall, from 1; 0: not stalled.
+func (s *stall) current() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause == nil {
+		return 0
+	}
+	return s.count
 }
 
 // firstPause is the pause before the first probe.
@@ -242,7 +256,7 @@ func (j *Journal) endStall(ctx context.Context) {
 		}
 		if j.st.probe(ctx) == nil {
 			j.log.Info("the store commits again")
-			j.stall.end()
+			j.feeds.settle(j.stall.end())
 			j.wakeAll()
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -170,6 +171,11 @@ func startsNone(err error) bool {
 
 // Process is the main process: the helper, which becomes the command.
 func (r *Running) Process() Process { return r.process }
+
+// Dir is where the command will work, or works: the directory itself, whatever stands at its path by now.
+func (r *Running) Dir() (string, error) {
+	return os.Readlink("/proc/" + strconv.Itoa(r.process.PID) + "/cwd")
+}
 
 // OnKill has tell told of processes right before End kills them. It must not block.
 func (r *Running) OnKill(tell func(killed []Process)) { r.tree.strikes = tell }

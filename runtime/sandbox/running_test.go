@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -142,5 +143,48 @@ func TestSettleEndsWithItsContext(t *testing.T) {
 	}
 	if exit, err := r.End(t.Context()); err != nil || exit.Signal != "SIGKILL" {
 		t.Errorf("%+v, %v", exit, err)
+	}
+}
+
+// Commands leave no descriptor and no cgroup behind, however they end.
+func TestLaunchesLeaveNothing(t *testing.T) {
+	box := newBox(t)
+	round := func() {
+		for _, line := range []string{"exit 1", "echo out; echo err >&2; sleep 1000", "setsid sleep 1000 & exit"} {
+			r, _, _ := launch(t, box, Command{Line: line, Dir: "/"})
+			r.Release()
+			if !strings.Contains(line, "sleep") {
+				<-r.Exited()
+			}
+			if _, err := r.End(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		r, _, _ := launch(t, box, Command{Line: "true", Dir: "/"})
+		if _, err := r.End(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := box.Launch(Owner{TaskID: "sh-1"}, Command{Line: "true", Dir: "/dev/null"}, &text{}, &text{}); err == nil {
+			t.Error("it was started in a file")
+		}
+	}
+	open := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would close what nobody else does
+	round()                                          // the first one makes what stays
+	before := open()
+	for range 10 {
+		round()
+	}
+	if after := open(); after > before {
+		t.Errorf("%d descriptors are open, %d before", after, before)
+	}
+	if dirs := box.cgroups.of(func(string) bool { return true }); len(dirs) > 0 {
+		t.Errorf("left are %v", dirs)
 	}
 }

@@ -118,11 +118,3 @@ func within(name string, n, low, high int) error {
 	}
 	return nil
 }
-
-// orDefault is n, or the default when it was not given.
-func orDefault(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
-}

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -56,7 +57,7 @@ func bash(ctx context.Context, call Call, args bashArgs) (Answer, error) {
 	if err := within("timeout_ms", args.TimeoutMS, 1, int(bashMax.Milliseconds())); err != nil {
 		return Answer{}, err
 	}
-	timeout := time.Duration(orDefault(args.TimeoutMS, int(bashTimeout.Milliseconds()))) * time.Millisecond
+	timeout := time.Duration(cmp.Or(args.TimeoutMS, int(bashTimeout.Milliseconds()))) * time.Millisecond
 	exit, err := call.Scope.Shell.Run(ctx, sandbox.Command{
 		CallID: call.ID, Line: args.Command, Dir: call.Scope.Workspace, Timeout: timeout,
 	})

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -50,7 +51,7 @@ func read(ctx context.Context, call Call, args readArgs) (Answer, error) {
 	if args.Path == "" {
 		return Answer{}, invalid("path", "must not be empty")
 	}
-	part := &part{path: args.Path, first: orDefault(args.Offset, 1), limit: orDefault(args.Limit, readLines)}
+	part := &part{path: args.Path, first: cmp.Or(args.Offset, 1), limit: cmp.Or(args.Limit, readLines)}
 	if callID, ok := strings.CutPrefix(args.Path, outputPrefix); ok {
 		r, err := openOutput(ctx, call.Scope, callID)
 		if err != nil {

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func newSearch(args grepArgs) (*search, error) {
 	if err != nil {
 		return nil, invalid("pattern", "is no RE2 expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
-	return &search{re: re, context: args.Context, limit: orDefault(args.Limit, grepLimit)}, nil
+	return &search{re: re, context: args.Context, limit: cmp.Or(args.Limit, grepLimit)}, nil
 }
 
 // named searches a text that the model named itself.

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,7 +58,8 @@ files as you. You see its result, never its steps; a conclusion is a finding to 
 
 Exactly one of: task (one agent), tasks (several side by side, results in that order), chain (one after the other; the
 text {previous} in a task stands for the conclusion of the step before; it stops at the first failure). The call waits
-for the end; with background it gives a task_id at once, and you are told when it ends.`
+for the end; with background it gives a task_id at once, and you are told when it ends. Separate calls in one step run one
+after the other: use tasks to run several side by side.`
 
 // termsSchema are the properties of terms.
 const termsSchema = `
@@ -80,8 +82,8 @@ func subagentTool() Tool {
 			Name: SubagentName, Description: subagentDescription,
 			Parameters: schema(`
 				"task":{"type":"string","minLength":1,"description":"the whole assignment of one agent"},
-				"tasks":{"type":"array","minItems":1,"maxItems":8,"description":"assignments side by side","items":` + item + `},
-				"chain":{"type":"array","minItems":1,"maxItems":8,"description":"assignments one after the other","items":` + item + `},
+				"tasks":{"type":"array","minItems":1,"description":"assignments side by side","items":` + item + `},
+				"chain":{"type":"array","minItems":1,"description":"assignments one after the other","items":` + item + `},
 				"background":{"type":"boolean","description":"do not wait"},
 				"description":{"type":"string","description":"what it is about, in a few words, for people who watch"},` + termsSchema),
 			Idempotent: true,
@@ -143,12 +145,8 @@ func (a subagentArgs) assignment(scope *Scope) (task.Assignment, error) {
 
 // or are the terms with those for all where they leave something open.
 func (t terms) or(all terms) terms {
-	if t.Agent == "" {
-		t.Agent = all.Agent
-	}
-	if t.Model == "" {
-		t.Model = all.Model
-	}
+	t.Agent, t.Model, t.Isolation = cmp.Or(t.Agent, all.Agent), cmp.Or(t.Model, all.Model), cmp.Or(t.Isolation, all.Isolation)
+	t.MaxSteps, t.TimeoutS = cmp.Or(t.MaxSteps, all.MaxSteps), cmp.Or(t.TimeoutS, all.TimeoutS)
 	if t.Tools == nil {
 		t.Tools = all.Tools
 	}
@@ -158,16 +156,12 @@ func (t terms) or(all terms) terms {
 	if t.Network == nil {
 		t.Network = all.Network
 	}
-	if t.Isolation == "" {
-		t.Isolation = all.Isolation
-	}
 	if t.Acceptance == nil {
 		t.Acceptance = all.Acceptance
 	}
 	if t.ResultSchema == nil {
 		t.ResultSchema = all.ResultSchema
 	}
-	t.MaxSteps, t.TimeoutS = orDefault(t.MaxSteps, all.MaxSteps), orDefault(t.TimeoutS, all.TimeoutS)
 	return t
 }
 
@@ -224,6 +218,6 @@ func (a subagentArgs) renamed(err error) error {
 			".command", "").Replace(fail.Subject)
 		out.Message = strings.Replace(out.Message, fail.Subject, out.Subject, 1)
 	}
-	out.Message = strings.Replace(out.Message, "items[", list+"[", 1)
+	out.Message = strings.NewReplacer("items[", list+"[", "readable_roots", "paths", "writable_roots", "paths").Replace(out.Message)
 	return &out
 }

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -50,7 +51,7 @@ func taskOutput(ctx context.Context, call Call, args taskOutputArgs) (Answer, er
 	var seen Waited
 	var err error
 	if args.Block {
-		timeout := time.Duration(orDefault(args.TimeoutMS, int(waitTimeout.Milliseconds()))) * time.Millisecond
+		timeout := time.Duration(cmp.Or(args.TimeoutMS, int(waitTimeout.Milliseconds()))) * time.Millisecond
 		seen, err = call.Scope.Tasks.Wait(ctx, id, timeout)
 	} else {
 		seen, err = call.Scope.Tasks.Look(ctx, id)

@@ -21,7 +21,8 @@ type Tasks interface {
 	// Spawn starts a task below the agent. Under a call id that was used before it gives the task of then. The
 	// assignment says what to run; who asks, and where, is filled in.
 	Spawn(ctx context.Context, callID string, a task.Assignment) (task.ID, error)
-	// Expect says which tasks the calls that start now ask about: that one of these ends is no mail to the others.
+	// Expect says which tasks the calls that start now ask about, and no earlier ones any more: that one of these ends is
+	// no mail to the others.
 	Expect(ids []task.ID)
 	// Wait waits until a task of the agent's has ended, mail comes for the agent, or the timeout passes (0: none). It
 	// returns at once when it would close a circle of waits (R9). Meanwhile the agent is WAITING and holds no slot.

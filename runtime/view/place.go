@@ -17,6 +17,7 @@ type place struct {
 	upTo    journal.Tick // the round that is under way goes up to here; the same as after: none is
 	reading uint64       // number of the team that the round has come to; those before it are at upTo
 	pos     journal.Rev  // in that team's feed: what the round sent last; 0: nothing
+	life    uint64       // of the daemon in which all up to upTo was settled
 }
 
 // A cursor is a version, then a seal, then the numbers of a place.
@@ -35,7 +36,7 @@ func seal(storeID string, numbers []byte) []byte {
 // String is opaque to clients, and good for one store.
 func (p place) String(storeID string) string {
 	var numbers []byte
-	for _, n := range []uint64{p.team, uint64(p.after), uint64(p.upTo), p.reading, uint64(p.pos)} {
+	for _, n := range []uint64{p.team, uint64(p.after), uint64(p.upTo), p.reading, uint64(p.pos), p.life} {
 		numbers = binary.AppendUvarint(numbers, n)
 	}
 	raw := append([]byte{placeVersion}, seal(storeID, numbers)...)
@@ -46,17 +47,17 @@ func (p place) String(storeID string) string {
 func parsePlace(cursor, storeID string) (p place, ours bool, err error) {
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(cursor) > maxCursor || len(raw) <= 1+sealSize || raw[0] != placeVersion {
-		return p, false, errdefs.BadField("cursor", "is no cursor; take one from an item of a watch, or none")
+		return p, false, errdefs.BadField("cursor", "no watch gave this one; take it from an item of a watch, or leave it out")
 	}
 	sealed, numbers := raw[1:1+sealSize], raw[1+sealSize:]
 	if !bytes.Equal(sealed, seal(storeID, numbers)) {
 		return p, false, nil
 	}
-	var n [5]uint64
+	var n [6]uint64
 	for i := range n {
 		size := 0
 		n[i], size = binary.Uvarint(numbers)
 		numbers = numbers[max(size, 0):] // never short: we made it
 	}
-	return place{n[0], journal.Tick(n[1]), journal.Tick(n[2]), n[3], journal.Rev(n[4])}, true, nil
+	return place{n[0], journal.Tick(n[1]), journal.Tick(n[2]), n[3], journal.Rev(n[4]), n[5]}, true, nil
 }

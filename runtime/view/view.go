@@ -125,7 +125,7 @@ func activity(t task.Task, newest task.Body) string {
 	case calls:
 		return started.Label
 	case t.Kind == task.Shell:
-		return "runs its command"
+		return "runs " + t.Description
 	case t.Kind == task.Group:
 		return "follows its children"
 	}

@@ -65,8 +65,7 @@ type watch struct {
 // begin takes the cursor, or makes one, and tells the reader where the watch begins.
 func (w *watch) begin(cursor string) error {
 	j := w.view.journal
-	now := j.Settled(w.scope.ID)
-	w.at = w.from(now)
+	w.at = w.from(j.Settled(w.scope.ID))
 	if cursor == "" {
 		return w.send(News{})
 	}
@@ -82,8 +81,8 @@ func (w *watch) begin(cursor string) error {
 		return errdefs.BadField("cursor", "belongs to a watch of other teams")
 	case at.after < j.FeedKept():
 		gap = tooOld
-	case at.upTo > now:
-		gap = "the cursor is of a time that is still to come: the daemon's clock was set back"
+	case at.life != w.at.life && at.upTo > j.Begun():
+		gap = "the daemon's clock was set back: what happened since may look as if it had been seen"
 	default:
 		w.at = at
 	}
@@ -122,7 +121,7 @@ const tooOld = "what was seen last is older than the 7 days that events are kept
 
 // from is the place of a watch that has seen all up to a tick.
 func (w *watch) from(now journal.Tick) place {
-	return place{team: teamNumber(w.scope.ID), after: now, upTo: now}
+	return place{team: teamNumber(w.scope.ID), after: now, upTo: now, life: w.view.journal.Life()}
 }
 
 // advance sends all that is settled by now. First it ends the round that the cursor was cut out of, if it was.

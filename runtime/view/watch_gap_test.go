@@ -143,8 +143,16 @@ func TestWatchAfterTheClockWasSetBack(t *testing.T) {
 		j, err := journal.Open(context.Background(), d.st, back, slog.New(slog.DiscardHandler))
 		d.must(err)
 		d.j, d.v = j, view.New(j, d.live, noQueue, back)
-		if got := d.news("", late, first); !strings.Contains(got[0].Gap, "clock") {
-			t.Errorf("told is %q", told(got))
+		early := d.now("")
+		d.spawn(d.team("site"), "y")
+		for range 2 { // also when that time has come after all
+			if got := d.news("", late, first); !strings.Contains(got[0].Gap, "clock") {
+				t.Errorf("told is %q", told(got))
+			}
+			if got := d.news("", early, first); got[0].Gap != "" {
+				t.Errorf("a cursor of after is told %q", told(got))
+			}
+			time.Sleep(25 * time.Hour)
 		}
 	})
 }

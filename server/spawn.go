@@ -36,7 +36,7 @@ func assignmentOf(req *agentdv1.SpawnRequest) (task.Assignment, error) {
 		a.Group = &task.GroupSpec{Chain: true, ResumeFrom: task.ID(mode.Chain.GetResumeFrom())}
 		a.Group.Items, err = itemsOf("chain", mode.Chain.GetItems())
 	case *agentdv1.SpawnRequest_Shell:
-		a.Shell = shellOf(mode.Shell)
+		a.Shell, err = shellOf(mode.Shell)
 	default:
 		return a, errdefs.BadField("mode", "is missing; set single, parallel, chain or shell")
 	}
@@ -66,6 +66,9 @@ func specOf(at string, w *agentdv1.AgentSpec) (task.AgentSpec, error) {
 	spec := task.AgentSpec{
 		Agent: w.GetAgent(), Prompt: w.GetPrompt(), Model: w.GetModel(), Grant: grantRequestOf(w.GetGrant()),
 		Schema: w.GetResultSchema(),
+	}
+	if w.GetGrant().GetDepth() < 0 {
+		return spec, errdefs.BadField(at+".grant.depth", "must not be negative; 0 is no level below")
 	}
 	for _, in := range w.GetInputs() {
 		spec.Inputs = append(spec.Inputs, task.NamedText{
@@ -116,21 +119,29 @@ func budgetOf(at string, b *agentdv1.Budget) (task.Budget, error) {
 	}, err
 }
 
-// costOf is dollars as nano-dollars. What is no number, or no bound of an int64, is refused here.
+// costOf is dollars as nano-dollars. What is no number, no bound of an int64, or so little that it would become no bound
+// at all, is refused here.
 func costOf(field string, dollars float64) (int64, error) {
 	nano := math.Round(dollars * task.Dollar)
-	if math.IsNaN(nano) || math.Abs(nano) >= math.MaxInt64 {
+	switch {
+	case math.IsNaN(nano) || math.Abs(nano) >= math.MaxInt64:
 		return 0, errdefs.BadField(field, "is no amount of dollars")
+	case nano == 0 && dollars != 0:
+		return 0, errdefs.BadField(field, "must be at least 0.000000001; 0 is no bound")
 	}
 	return int64(nano), nil
 }
 
-func shellOf(w *agentdv1.Shell) *task.ShellSpec {
+// shellOf unpacks what a shell runs. A name with = in it would set another variable than it says.
+func shellOf(w *agentdv1.Shell) (*task.ShellSpec, error) {
 	sh := &task.ShellSpec{Command: w.GetCommand(), Dir: w.GetCwd()}
 	for _, name := range slices.Sorted(maps.Keys(w.GetEnv())) {
+		if strings.Contains(name, "=") {
+			return nil, errdefs.BadField("shell.env", "%q is no name of a variable: it has = in it", name)
+		}
 		sh.Env = append(sh.Env, name+"="+w.GetEnv()[name])
 	}
-	return sh
+	return sh, nil
 }
 
 // inRequest names the wrong field of an assignment as the spawn request has it.

@@ -118,15 +118,17 @@ func TestEnvironmentIsInOrder(t *testing.T) {
 	}
 	want := []string{"A=x", "AA=x", "B=x", "M=x", "Q=x", "_Z=x"}
 	for range 20 {
-		if got := shellOf(&agentdv1.Shell{Env: env}).Env; !slices.Equal(got, want) {
-			t.Fatalf("%q", got)
+		got, err := shellOf(&agentdv1.Shell{Env: env})
+		must(t, err)
+		if !slices.Equal(got.Env, want) {
+			t.Fatalf("%q", got.Env)
 		}
 	}
 }
 
 func TestCosts(t *testing.T) {
 	for dollars, want := range map[float64]int64{
-		0: 0, 1: task.Dollar, 0.1: task.Dollar / 10, 2.5: 5 * task.Dollar / 2, 1e-9: 1, 1e-10: 0, -1: -task.Dollar,
+		0: 0, 1: task.Dollar, 0.1: task.Dollar / 10, 2.5: 5 * task.Dollar / 2, 1e-9: 1, -1: -task.Dollar,
 		9e9: 9_000_000_000 * task.Dollar,
 	} {
 		got, err := costOf("budget.cost_usd", dollars)
@@ -138,7 +140,7 @@ func TestCosts(t *testing.T) {
 		}
 	}
 	for _, dollars := range []float64{
-		math.NaN(), math.Inf(1), math.Inf(-1), 1e10, -1e10, math.MaxFloat64, math.MaxInt64, 9.3e9,
+		math.NaN(), math.Inf(1), math.Inf(-1), 1e10, -1e10, math.MaxFloat64, math.MaxInt64, 9.3e9, 1e-10, -1e-10,
 	} {
 		if got, err := costOf("budget.cost_usd", dollars); err == nil || errdefs.As(err).Field != "budget.cost_usd" {
 			t.Errorf("%v dollars became %d, %v", dollars, got, err)
@@ -158,6 +160,10 @@ func TestWrongFieldsOfEveryMode(t *testing.T) {
 		"timeout": {
 			Timeout: bad, Mode: &agentdv1.SpawnRequest_Shell{Shell: &agentdv1.Shell{Command: "true"}},
 		},
+		"shell.env": {Mode: &agentdv1.SpawnRequest_Shell{Shell: &agentdv1.Shell{
+			Command: "true", Env: map[string]string{"A": "1", "A=B": "2"},
+		}}},
+		"single.grant.depth":           single(&agentdv1.AgentSpec{Grant: &agentdv1.GrantRequest{Depth: proto.Int32(-1)}}),
 		"single.isolation":             single(&agentdv1.AgentSpec{Isolation: 9}),
 		"single.budget.wall_time":      single(&agentdv1.AgentSpec{Budget: &agentdv1.Budget{WallTime: bad}}),
 		"single.budget.cost_usd":       single(&agentdv1.AgentSpec{Budget: &agentdv1.Budget{CostUsd: math.NaN()}}),

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -20,14 +21,17 @@ func (a *app) agentsCommand() *cobra.Command {
 		Short: "List the agent definitions that a spawn can name",
 		Long: `agents lists the agent definitions that a spawn in the workspace can name with --agent: the built-in ones, the user's
 own, and the workspace's. What is wrong with a file is told on stderr, as FILE:LINE: message; it keeps no other from
-being used, so it is no failure. With --team, whose workspace the daemon knows, only the built-in and the user's own are
-listed unless --workspace names one.`,
-		Args: cobra.NoArgs,
+being used, so it is no failure.`,
+		Example: "  agentctl agents --workspace ~/src/shop --reload",
+		Args:    cobra.NoArgs,
 	}
 	c.Flags().StringVar(&s.workspace, "workspace", "",
 		"`DIR` whose definitions count too (default the repository around this one, or this one)")
 	c.Flags().BoolVar(&reload, "reload", false, "read all files anew before")
 	return a.command(c, func(ctx context.Context, _ []string) error {
+		if a.team != "" {
+			return usageError{errors.New("agents takes no --team: definitions belong to a workspace; give --workspace DIR")}
+		}
 		workspace, err := a.workspace(&s)
 		if err != nil {
 			return usageError{err}

@@ -64,13 +64,17 @@ func (a *app) shellOutput(o *agentdv1.Output) error {
 	return err
 }
 
-// results tells people what each child of an ended group achieved, in the order asked.
+// results tells people what each item of an ended group achieved, in the order asked.
 func (a *app) results(ctx context.Context, group *follower) error {
 	if a.json || group.task.GetKind() != agentdv1.TaskKind_TASK_KIND_GROUP {
 		return nil
 	}
-	for i, id := range group.outcome.GetChildren() {
-		o, err := a.outcome(ctx, id)
+	for i, p := range parts(group.outcome) {
+		if p.standing != "" {
+			fmt.Fprintf(a.out, "\n%d. %s %s\n", i+1, p.id, p.standing)
+			continue
+		}
+		o, err := a.outcome(ctx, p.id)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -33,8 +34,8 @@ type exitError struct{ code int }
 // Error is never shown.
 func (e exitError) Error() string { return "" }
 
-// finish tells an error to the user and gives the exit code.
-func (a *app) finish(err error) int {
+// finish tells the user what became of a command and gives the exit code.
+func (a *app) finish(err error, command string) int {
 	var quiet exitError
 	var usage usageError
 	if a.out.err != nil { // nothing that it tells has arrived
@@ -46,7 +47,7 @@ func (a *app) finish(err error) int {
 	case errors.As(err, &quiet):
 		return quiet.code
 	case errors.As(err, &usage):
-		a.note("agentctl: %v\nSee agentctl --help.", err)
+		a.note("agentctl: %v\nSee %s --help.", err, command)
 		return exitUsage
 	}
 	kind := errorKind(err)
@@ -105,26 +106,31 @@ func errorKind(err error) errdefs.Kind {
 }
 
 // reason is the daemon's stable name for the cause of an error; empty when it did not come from the daemon.
-func reason(err error) string {
+func reason(err error) string { return cause(err).GetReason() }
+
+// cause is what the daemon says of the cause of an error: its stable name, and what it is about. Empty when it did not come
+// from the daemon.
+func cause(err error) *errdetails.ErrorInfo {
 	for _, detail := range status.Convert(err).Details() {
 		if d, ok := detail.(*errdetails.ErrorInfo); ok && d.GetDomain() == "agentd.dev" {
-			return d.GetReason()
+			return d
 		}
 	}
-	return ""
+	return nil
 }
 
-// advice is what can be done about a reason, where the daemon's sentence can't know it; empty where it does.
-func advice(reason string) string {
-	switch reason {
+// advice is what can be done about a cause, where the daemon's sentence can't know it; empty where it does.
+func advice(of *errdetails.ErrorInfo) string {
+	switch of.GetReason() {
 	case "GRANT_EXCEEDED":
-		return "A task gets no more than its parent and its team have: leave that out, or spawn it without --parent."
+		return "A task gets no more than its team has, and with --parent no more than that task: leave out what is too much."
 	case "DEPTH_EXCEEDED":
 		return "Spawn it below a task that stands higher, or without --parent: agentctl ps --tree shows them."
 	case "NOT_A_RECIPIENT":
+		if strings.HasPrefix(of.GetMetadata()["subject"], "sh-") {
+			return "A shell is a command line without an agent: stop it, and spawn another one."
+		}
 		return "Send it to one of its children: agentctl ps --tree shows them."
-	case "TASK_NOT_FOUND":
-		return "agentctl ps --all lists the tasks."
 	case "AGENT_NOT_FOUND":
 		return "agentctl agents lists the definitions."
 	case "REQUEST_ID_REUSED":
@@ -142,7 +148,7 @@ func describe(err error) string {
 	text := status.Convert(err).Message()
 	if r := reason(err); r != "" {
 		text += " (" + r + ")"
-		if tip := advice(r); tip != "" {
+		if tip := advice(cause(err)); tip != "" {
 			text += "\n" + tip
 		}
 	}

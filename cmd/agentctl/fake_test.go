@@ -76,7 +76,14 @@ func (d *daemon) requestIDs() []string {
 }
 
 func refused(code codes.Code, reason, message string) error {
-	s, err := status.New(code, message).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: "agentd.dev"})
+	return refusedOf("", code, reason, message)
+}
+
+// refusedOf is a refusal that tells what it is about.
+func refusedOf(subject string, code codes.Code, reason, message string) error {
+	s, err := status.New(code, message).WithDetails(&errdetails.ErrorInfo{
+		Reason: reason, Domain: "agentd.dev", Metadata: map[string]string{"subject": subject},
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -228,7 +235,10 @@ func (d *daemon) TaskOutput(req *agentdv1.TaskOutputRequest, stream grpc.ServerS
 
 func (d *daemon) SendMessage(req *agentdv1.SendMessageRequest, stream grpc.ServerStreamingServer[agentdv1.SendMessageResponse]) error {
 	calls := d.mutation(req.GetRequestId())
-	if req.GetTo() != "sub-1" {
+	switch {
+	case strings.HasPrefix(req.GetTo(), "sh-"), strings.HasPrefix(req.GetTo(), "grp-"):
+		return refusedOf(req.GetTo(), codes.FailedPrecondition, "NOT_A_RECIPIENT", req.GetTo()+" takes no mail")
+	case req.GetTo() != "sub-1":
 		return refused(codes.NotFound, "RECIPIENT_NOT_FOUND", "nobody is called "+req.GetTo()+"; nearest: sub-1")
 	}
 	_ = stream.Send(&agentdv1.SendMessageResponse{MessageId: "m-1", State: agentdv1.ReceiptState_RECEIPT_STATE_ACCEPTED})
@@ -274,6 +284,11 @@ func (d *daemon) ListTasks(_ context.Context, req *agentdv1.ListTasksRequest) (*
 		}
 		tasks = append(tasks, running)
 	}
+	if d.spawned.GetDescription() == "the team works elsewhere too" {
+		elsewhere := fakeTask(agentdv1.TaskState_TASK_STATE_RUNNING)
+		elsewhere.Id, elsewhere.Workspace = "sub-9", "/elsewhere"
+		tasks = append(tasks, elsewhere)
+	}
 	queued := fakeTask(agentdv1.TaskState_TASK_STATE_QUEUED)
 	queued.Id, queued.Activity, queued.ParentTaskId, queued.QueuePosition = "sub-2", "", "sub-1", 3
 	tasks = append(tasks, queued)
@@ -293,6 +308,9 @@ func (d *daemon) GetStatus(context.Context, *agentdv1.GetStatusRequest) (*agentd
 	return &agentdv1.GetStatusResponse{
 		Version: "v1", Pid: 7, StartedAt: at(0), StateDir: "/state", Listen: []string{"unix:///s"}, StoreId: "abc",
 		Store: &agentdv1.StoreStatus{SizeBytes: 4096, Stalled: d.stalled}, Model: &agentdv1.ModelStatus{Hint: "start agentd with --model"},
-		TasksRunning: 2, AutoStarted: true,
+		TasksRunning: 2, AutoStarted: true, Providers: []*agentdv1.ProviderStatus{
+			{Name: "other", BaseUrl: "https://other/v1", ApiKeyEnv: "OTHER_KEY", Models: []string{"m2", "m3"}},
+			{Name: "local", BaseUrl: "http://local/v1"},
+		},
 	}, nil
 }

@@ -78,6 +78,18 @@ func groupPlay() play {
 	}}
 }
 
+// resumedPlay is the chain `grp-11`, which kept two steps of an earlier one and failed at its third of four.
+func resumedPlay() play {
+	task := fakeTask(queued)
+	task.Id, task.Kind, task.Agent = "grp-11", agentdv1.TaskKind_TASK_KIND_GROUP, ""
+	return play{task, []*agentdv1.Entry{became(1, running), became(2, failed)}, &agentdv1.Outcome{
+		TaskId: "grp-11", State: failed, Reason: agentdv1.TaskReason_TASK_REASON_TIMEOUT,
+		Error: "step 3 of 4 did not complete: sub-12 TIMEOUT", Children: []string{"sub-12"}, Usage: &agentdv1.Usage{},
+		Summary: "## sub-7 COMPLETED\n\nfirst\n\n## sub-2 COMPLETED\n\n## sub-8 COMPLETED\n\nsecond\n\n" +
+			"## sub-12 FAILED TIMEOUT\n\nno time\n\n## sub-3 COMPLETED\n\n## sub-13 did not run\n\n",
+	}}
+}
+
 // checkedPlay is an agent with a compaction, a repair round and a schema.
 func checkedPlay() play {
 	outcome := done()
@@ -100,8 +112,14 @@ func modePlay(req *agentdv1.SpawnRequest) (play, bool) {
 		return shellPlay(3), true
 	case req.GetShell() != nil:
 		return shellPlay(0), true
+	case req.GetChain().GetResumeFrom() != "":
+		return resumedPlay(), true
 	case req.GetParallel() != nil || req.GetChain() != nil:
 		return groupPlay(), true
+	case req.GetSingle().GetPrompt() == "narrowed":
+		p := checkedPlay()
+		p.task.DroppedTools = []string{"bash"}
+		return p, true
 	case req.GetSingle().GetPrompt() == "checked":
 		return checkedPlay(), true
 	}
@@ -131,7 +149,7 @@ func endedPlay(id string) (play, bool) {
 		outcome := done()
 		outcome.TaskId = id
 		return play{fakeTask(completed), nil, outcome}, true
-	case "sub-3":
+	case "sub-3", "sub-12":
 		outcome := fakeOutcome(failed, agentdv1.TaskReason_TASK_REASON_TIMEOUT)
 		outcome.TaskId, outcome.Summary, outcome.Findings, outcome.Changes, outcome.Error = id, "", nil, nil, "no time"
 		return play{fakeTask(failed), nil, outcome}, true

@@ -198,21 +198,27 @@ func inputText(value string) (string, error) {
 			return "", err
 		}
 		defer file.Close()
-		content, err := io.ReadAll(io.LimitReader(file, maxText+1))
-		if err != nil {
-			return "", err
-		}
-		if len(content) > maxText {
-			return "", fmt.Errorf("%s has more than %d bytes, which is the most of a request", path, maxText)
-		}
-		value = string(content)
-	} else {
-		value = strings.TrimPrefix(value, "text:")
+		return readText(path, file)
 	}
+	value = strings.TrimPrefix(value, "text:")
 	if !utf8.ValidString(value) {
 		return "", errors.New("it is not UTF-8")
 	}
 	return value, nil
+}
+
+// readText reads a text that fits into a request; name tells people where from.
+func readText(name string, from io.Reader) (string, error) {
+	content, err := io.ReadAll(io.LimitReader(from, maxText+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(content) > maxText:
+		return "", fmt.Errorf("%s has more than %d bytes, which is the most of a request", name, maxText)
+	case !utf8.Valid(content):
+		return "", fmt.Errorf("%s is not UTF-8", name)
+	}
+	return string(content), nil
 }
 
 // String is empty: there is no default to show.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"math"
 	"path/filepath"
 
@@ -24,9 +23,7 @@ func (a *app) readGroup(path, option string) (group, error) {
 	var err error
 	if path == "-" {
 		file, dir = "stdin", ""
-		var all []byte
-		all, err = io.ReadAll(io.LimitReader(a.in, maxText))
-		content = string(all)
+		content, err = readText(file, a.in)
 	} else {
 		content, err = inputText("@" + path)
 	}
@@ -42,10 +39,15 @@ func (a *app) readGroup(path, option string) (group, error) {
 
 // parseGroup reads the items, and the option beside them.
 func parseGroup(root node, dir, option string) (g group, err error) {
+	size := 0
 	readItems := func(n node) error {
-		return n.list(func(value node) error {
+		return n.list("items", func(value node) error {
+			value.key = "" // an item's keys say more
 			item, err := parseItem(value, dir)
 			g.items = append(g.items, item)
+			if size += proto.Size(item); err == nil && size > maxText { // aliases make much of little
+				err = value.fail("the items up to this one have more than %d bytes, which is the most of a request", maxText)
+			}
 			return err
 		})
 	}
@@ -81,13 +83,13 @@ func parseItem(n node, dir string) (*agentdv1.AgentSpec, error) {
 			return n.each(func(name string, n node) error { return parseInput(spec, name, n) })
 		}},
 		field{"model", func(n node) error { return n.text(&spec.Model) }},
-		field{"tools", func(n node) error { return n.texts(&grant.Tools) }},
-		field{"readable_roots", func(n node) error { return n.texts(&grant.ReadableRoots) }},
-		field{"writable_roots", func(n node) error { return n.texts(&grant.WritableRoots) }},
+		field{"tools", func(n node) error { return n.texts("names", &grant.Tools) }},
+		field{"readable_roots", func(n node) error { return n.texts("directories", &grant.ReadableRoots) }},
+		field{"writable_roots", func(n node) error { return n.texts("directories", &grant.WritableRoots) }},
 		field{"network", func(n node) error { grant.Network = proto.Bool(false); return n.truth(grant.Network) }},
 		field{"depth", func(n node) error { return parseDepth(grant, n) }},
 		field{"budget", func(n node) error { spec.Budget = &agentdv1.Budget{}; return parseBudget(spec.Budget, n) }},
-		field{"acceptance", func(n node) error { return n.list(func(n node) error { return parseCheck(spec, n) }) }},
+		field{"acceptance", func(n node) error { return n.list("commands", func(n node) error { return parseCheck(spec, n) }) }},
 		field{"result_schema", func(n node) error { return n.object(&spec.ResultSchema) }},
 		field{"isolation", func(n node) error { return parseIsolation(spec, n) }},
 	)
@@ -135,7 +137,7 @@ func parseInput(spec *agentdv1.AgentSpec, name string, n node) error {
 	}
 	err := n.fields(field{"task", func(n node) error { return n.text(&text) }})
 	if err == nil && text == "" {
-		return n.fail("input %s: want a text, or a task", name)
+		return n.fail("%s: want a text, or a task", name)
 	}
 	input.Source = &agentdv1.AgentInput_TaskId{TaskId: text}
 	return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,43 +108,94 @@ func TestListOfItemsAlone(t *testing.T) {
 	}
 }
 
+// TestExampleFilesAreRead: those that the documentation names.
+func TestExampleFilesAreRead(t *testing.T) {
+	for file, option := range map[string]string{"parallel": "max_concurrency", "chain": "resume_from"} {
+		g, err := (&app{}).readGroup(filepath.Join("..", "..", "examples", "items", file+".yaml"), option)
+		if err != nil || len(g.items) != 3 {
+			t.Errorf("%s: %d items, %v", file, len(g.items), err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join("..", "..", "examples", "items", "*"))
+	if err != nil || len(files) != 2 {
+		t.Errorf("there are %q, %v", files, err)
+	}
+}
+
+// TestAliasesCanNotBlowUp: a small file whose aliases stand for gigabytes is refused before it takes them.
+func TestAliasesCanNotBlowUp(t *testing.T) {
+	var file strings.Builder
+	file.WriteString("- &item\n  prompt: x\n  inputs:\n    t: &text '" + strings.Repeat("a", 100_000) + "'\n")
+	for i := range 30 {
+		fmt.Fprintf(&file, "    k%d: *text\n", i)
+	}
+	file.WriteString(strings.Repeat("- *item\n", 50_000))
+	_, err := read(t, file.String(), "max_concurrency")
+	if err == nil || !strings.HasSuffix(err.Error(), "items:1: the items up to this one have more than 4194304 bytes, which is the most of a request") {
+		t.Error(err)
+	}
+}
+
+// TestItemsOnStdinAreReadWholeOrNotAtAll: what would be cut off could hold the rest of the items.
+func TestItemsOnStdinAreReadWholeOrNotAtAll(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "long")
+	content := "- one\n#" + strings.Repeat(" ", maxText) + "\n- two\n"
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if g, err := (&app{in: in}).readGroup("-", "max_concurrency"); err == nil || !strings.Contains(err.Error(), "stdin has more than") {
+		t.Errorf("%d items, %v", len(g.items), err)
+	}
+}
+
 // TestBrokenItemsAreToldWithTheirLine: nothing that was meant is left out in silence.
 func TestBrokenItemsAreToldWithTheirLine(t *testing.T) {
 	for _, test := range []struct{ content, want string }{
 		{"", "items is empty"},
 		{"items:\n  - a\n  - [", "items:3: "},
 		{"- a\n- b\n---\n- c", "items:3: a second document"},
-		{"items: []", "items:1: the list is empty"},
+		{"items: []", "items:1: items: the list is empty"},
 		{"[]", "items:1: the list is empty"},
 		{"max_concurrency: 2", "items:1: there are no items"},
 		{"just text", "items:1: want keys with values: items, max_concurrency"},
 		{"items: [a]\nresume_from: grp-1", `items:2: unknown key "resume_from"; there are: items, max_concurrency`},
-		{"items: [a]\nmax_concurrency: 0", "items:2: want a whole number from 1 to 1000"},
-		{"items: [a]\nmax_concurrency: two", "items:2: want a whole number"},
-		{"items: [a]\nmax_concurrency: [2]", "items:2: want a whole number"},
+		{"items: [a]\nmax_concurrency: 0", "items:2: max_concurrency: want a whole number from 1 to 1000"},
+		{"items: [a]\nmax_concurrency: two", "items:2: max_concurrency: want a whole number"},
+		{"items: [a]\nmax_concurrency: [2]", "items:2: max_concurrency: want a whole number"},
 		{"- a\n- prompt: b\n  agnet: coder", `items:3: unknown key "agnet"`},
 		{"- prompt: b\n  prompt: c", "items:2: prompt is given twice"},
 		{"- agent: coder", "items:1: an item needs either prompt or prompt_file"},
 		{"- prompt: a\n  prompt_file: prompt.md", "items:1: an item needs either"},
 		{"- a\n- ''", "items:2: want a text"},
 		{"- 7", "items:1: want a text"},
-		{"- prompt:", "items:1: want a text"},
+		{"- prompt:", "items:1: prompt: want a text"},
 		{"- prompt_file: missing.md", "missing.md: no such file"},
 		{"- prompt_file: empty.md", "empty.md is empty"},
-		{"- prompt: a\n  inputs:\n    b: [c]", "items:3: want keys with values: task"},
-		{"- prompt: a\n  inputs:\n    b: {}", "items:3: input b: want a text, or a task"},
-		{"- prompt: a\n  tools: []", "items:2: the list is empty; leave it out"},
-		{"- prompt: a\n  tools: read", "items:2: want a list"},
-		{"- prompt: a\n  network: \"no\"", "items:2: want true or false"},
-		{"- prompt: a\n  depth: -1", "items:2: want a whole number"},
-		{"- prompt: a\n  budget:\n    stesp: 3", `items:3: unknown key "stesp"; there are: max_steps, steps`},
+		{"- prompt: a\n  inputs:\n    b: [c]", "items:3: inputs: want keys with values: task"},
+		{"- prompt: a\n  inputs:\n    b: {}", "items:3: inputs: b: want a text, or a task"},
+		{"- prompt: a\n  tools: []", "items:2: tools: the list is empty; leave it out"},
+		{"- prompt: a\n  tools: read", "items:2: tools: want a list of names"},
+		{"- prompt: a\n  acceptance: test -d .", "items:2: acceptance: want a list of commands"},
+		{"- prompt: a\n  budget: {wall_time: 5}", "items:2: wall_time: want a duration above 0"},
+		{"- [a", "items:1: "},
+		{"- {prompt: a", "items:1: "},
+		{"- \"a", "items:1: "},
+		{"- *a", "items: unknown anchor"},
+		{"- prompt: a\n  network: \"no\"", "items:2: network: want true or false"},
+		{"- prompt: a\n  depth: -1", "items:2: depth: want a whole number"},
+		{"- prompt: a\n  budget:\n    stesp: 3", `items:3: budget: unknown key "stesp"; there are: max_steps, steps`},
 		{"- prompt: a\n  budget: {max_steps: 1001}", "from 1 to 1000"},
 		{"- prompt: a\n  budget: {cost_usd: .nan}", "want an amount of dollars"},
-		{"- prompt: a\n  budget:\n    wall_time: 10", "items:3: want a duration above 0"},
-		{"- prompt: a\n  acceptance: [{timeout: 3s}]", "items:2: a check needs a command"},
-		{"- prompt: a\n  result_schema: '{}'", "items:2: want keys with values"},
-		{"- prompt: a\n  result_schema: {a: .inf}", "items:2: this is no JSON"},
-		{"- prompt: a\n  isolation: container", "items:2: want none or worktree"},
+		{"- prompt: a\n  budget:\n    wall_time: 10", "items:3: wall_time: want a duration above 0"},
+		{"- prompt: a\n  acceptance: [{timeout: 3s}]", "items:2: acceptance: a check needs a command"},
+		{"- prompt: a\n  result_schema: '{}'", "items:2: result_schema: want keys with values"},
+		{"- prompt: a\n  result_schema: {a: .inf}", "items:2: result_schema: this is no JSON"},
+		{"- prompt: a\n  isolation: container", "items:2: isolation: want none or worktree"},
 		{"{\"items\": [\n\"a\",\n{\"prompt\": \"b\", \"modell\": \"m\"}]}", `items:3: unknown key "modell"`},
 		{"{\"items\": [\n\"a\",\n]", "items:"},
 	} {

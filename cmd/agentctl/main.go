@@ -27,11 +27,11 @@ func execute(args []string, in *os.File, out, errOut io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(a.out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.running {
 		err = usageError{err} // cobra refused the command line before a command ran
 	}
-	return a.finish(err)
+	return a.finish(err, command.CommandPath())
 }
 
 // app is one run of agentctl: its streams and global flags.

@@ -31,7 +31,7 @@ func (a *app) giveModel(ctx context.Context, refused error) error {
 	}
 	if err := launch.RestartForModel(ctx, int(s.GetPid()), a.err); err != nil {
 		told := status.Convert(refused).Proto()
-		told.Message = describe(err) + "; agentctl then restarts the daemon by itself"
+		told.Message = describe(err)
 		return status.FromProto(told).Err()
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 // node is a value in a YAML or JSON file, and where it stands.
 type node struct {
 	file string
+	key  string // that it stands under; empty: none that would say where
 	*yaml.Node
 }
 
@@ -26,7 +27,7 @@ type node struct {
 func parseFile(file string, content []byte) (node, error) {
 	if json.Valid(content) { // YAML has most of JSON in it, but not all its escapes and tabs
 		value, err := jsonNode(content)
-		return node{file, value}, err
+		return node{file, "", value}, err
 	}
 	var document, more yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
@@ -39,21 +40,29 @@ func parseFile(file string, content []byte) (node, error) {
 	if err := decoder.Decode(&more); err == nil {
 		return node{}, fmt.Errorf("%s:%d: a second document; put all items into one list", file, more.Line)
 	}
-	return node{file, document.Content[0]}, nil
+	return node{file, "", document.Content[0]}, nil
 }
 
-// yamlLine turns `yaml: line 3: what` into `3: what`.
+// yamlLine turns `yaml: line 3: what` into `3: what`. Without a number yaml means the first line, but for an anchor, whose
+// line it does not know.
 func yamlLine(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if found := regexp.MustCompile(`^line (\d+): (.*)$`).FindStringSubmatch(text); found != nil {
 		return found[1] + ": " + found[2]
 	}
-	return " " + text
+	if strings.HasPrefix(text, "unknown anchor") {
+		return " " + text
+	}
+	return "1: " + text
 }
 
 // fail is an error about the value.
 func (n node) fail(format string, args ...any) error {
-	return fmt.Errorf("%s:%d: %s", n.file, n.Line, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if n.key != "" {
+		text = n.key + ": " + text
+	}
+	return fmt.Errorf("%s:%d: %s", n.file, n.Line, text)
 }
 
 // at is another value of the same file.
@@ -61,7 +70,7 @@ func (n node) at(value *yaml.Node) node {
 	if value.Kind == yaml.AliasNode {
 		value = value.Alias
 	}
-	return node{n.file, value}
+	return node{n.file, n.key, value}
 }
 
 // field is a key that a mapping may have, and what reads its value.
@@ -80,6 +89,7 @@ func (n node) fields(known ...field) error {
 		if i < 0 {
 			return value.fail("unknown key %q; there are: %s", key, names(known))
 		}
+		value.key = key
 		return known[i].read(value)
 	})
 }
@@ -89,13 +99,13 @@ func (n node) each(read func(key string, value node) error) error {
 	if n.Kind != yaml.MappingNode {
 		return n.fail("want keys with values")
 	}
-	var seen []string
+	seen := map[string]bool{}
 	for i := 0; i < len(n.Content); i += 2 {
 		key, value := n.at(n.Content[i]), n.at(n.Content[i+1])
-		if slices.Contains(seen, key.Value) {
+		if seen[key.Value] {
 			return key.fail("%s is given twice", key.Value)
 		}
-		seen = append(seen, key.Value)
+		seen[key.Value] = true
 		if value.Kind == yaml.ScalarNode {
 			value.Line = key.Line
 		}
@@ -114,11 +124,11 @@ func names(known []field) string {
 	return strings.Join(all, ", ")
 }
 
-// list reads a list that is not empty.
-func (n node) list(read func(node) error) error {
+// list reads a list of something that is not empty.
+func (n node) list(of string, read func(node) error) error {
 	switch {
 	case n.Kind != yaml.SequenceNode:
-		return n.fail("want a list")
+		return n.fail("want a list of %s", of)
 	case len(n.Content) == 0:
 		return n.fail("the list is empty; leave it out")
 	}
@@ -140,8 +150,8 @@ func (n node) text(to *string) error {
 }
 
 // texts reads a list of texts.
-func (n node) texts(to *[]string) error {
-	return n.list(func(value node) error {
+func (n node) texts(of string, to *[]string) error {
+	return n.list(of, func(value node) error {
 		var text string
 		err := value.text(&text)
 		*to = append(*to, text)

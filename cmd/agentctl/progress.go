@@ -18,7 +18,7 @@ type progress struct {
 // show is a line for whatever in an item people wait for.
 func (p *progress) show(it item) {
 	if task := it.GetTask(); task != nil {
-		p.task, p.tokens = task, spent(task.GetUsage())
+		p.task, p.tokens = task, 0 // the entries that follow have all that it spent itself, also when it was begun before
 	}
 	entry := it.GetEntry()
 	switch {

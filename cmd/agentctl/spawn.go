@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,7 @@ import (
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 )
 
-// maxText is the most that is read from stdin, in bytes: the daemon's limit for a whole request.
+// maxText is the most that is read from a file or stdin, in bytes: the daemon's limit for a whole request.
 const maxText = 4 << 20
 
 func (a *app) runCommand() *cobra.Command {
@@ -65,8 +64,12 @@ reads stdin.
 --parallel and --chain run several agents, those of a list in a YAML or JSON file. An item is a prompt, or has the keys
 agent, prompt or prompt_file, inputs (a name with a text or {task}), model, tools, readable_roots, writable_roots,
 network, depth, budget {max_steps, steps, tokens, turns, tool_calls, cost_usd, wall_time}, acceptance (a command, or
-{command, timeout}), result_schema, isolation. In a chain, {previous} in a prompt stands for the conclusion of the
-item before. Instead of a list there may be {items, max_concurrency} or {items, resume_from}.
+{command, timeout}), result_schema, isolation. A prompt_file is relative to the file of items; roots are relative to the
+workspace and lie within it. In a chain, {previous} in a prompt stands for the conclusion of the item before; the first
+item has none. Instead of a list there may be {items, max_concurrency} or {items, resume_from}.
+
+Who narrows roots or the network (--read, --write, --no-network) takes the tool bash away: nothing keeps a command within
+them.
 
 --shell runs a command line: what it writes goes to stdout and stderr.`,
 		Example: `  agentctl spawn 'Write a test for the parser.' --agent coder --detach
@@ -131,7 +134,11 @@ func (a *app) spawn(ctx context.Context, s *spawnFlags, args []string, show func
 // noteDropped tells which tools an agent does without although its definition lists them.
 func (a *app) noteDropped(task *agentdv1.Task) {
 	if dropped := task.GetDroppedTools(); len(dropped) > 0 {
-		a.note("%s does without %s: %s lists them, but they are not granted", task.GetId(), strings.Join(dropped, ", "), agentCell(task))
+		them, are := "it", "it is"
+		if len(dropped) > 1 {
+			them, are = "them", "they are"
+		}
+		a.note("%s does without %s: %s lists %s, but %s not granted", task.GetId(), strings.Join(dropped, ", "), agentCell(task), them, are)
 	}
 }
 
@@ -151,11 +158,11 @@ func (a *app) spawning(req *agentdv1.SpawnRequest, show func(item) error) *follo
 // text is an argument, or stdin for `-`.
 func (a *app) text(name, argument string) (string, error) {
 	if argument == "-" {
-		content, err := io.ReadAll(io.LimitReader(a.in, maxText))
+		content, err := readText("stdin", a.in)
 		if err != nil {
-			return "", err
+			return "", usageError{err}
 		}
-		argument = string(content)
+		argument = content
 	}
 	if strings.TrimSpace(argument) == "" || !utf8.ValidString(argument) {
 		return "", usageError{fmt.Errorf("%s must be UTF-8 and not empty", name)}
@@ -168,10 +175,13 @@ func (a *app) text(name, argument string) (string, error) {
 func (a *app) workspace(s *spawnFlags) (string, error) {
 	if s.workspace != "" {
 		dir, err := filepath.Abs(s.workspace)
-		if err != nil {
-			return "", err
+		if err == nil {
+			dir, err = filepath.EvalSymlinks(dir)
 		}
-		return filepath.EvalSymlinks(dir)
+		if err != nil {
+			return "", fmt.Errorf("--workspace: %w", err)
+		}
+		return dir, nil
 	}
 	if a.team != "" || s.parent != "" {
 		return "", nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -68,9 +69,13 @@ func (a *app) showStatus(s *agentdv1.GetStatusResponse) error {
 		row("SALVAGED", "the store was damaged; what could be read is in use, the old file is %s", s.GetStore().GetSalvagedFrom())
 	}
 	if s.GetModel().GetConfigured() {
-		row("model", "%s at %s, %s", s.GetModel().GetModel(), s.GetModel().GetBaseUrl(), keySource(s.GetModel()))
+		row("model", "%s at %s, %s", s.GetModel().GetModel(), s.GetModel().GetBaseUrl(), keySource(s.GetModel().GetApiKeyEnv()))
 	} else {
 		row("model", "none: %s", s.GetModel().GetHint())
+	}
+	for _, p := range s.GetProviders() {
+		models := cmp.Or(strings.Join(p.GetModels(), ", "), "no models")
+		row("provider", "%s at %s, %s: %s", p.GetName(), p.GetBaseUrl(), keySource(p.GetApiKeyEnv()), models)
 	}
 	row("tasks", "%d running, %d queued", s.GetTasksRunning(), s.GetTasksQueued())
 	if s.GetTasksStuck() > 0 {
@@ -79,10 +84,10 @@ func (a *app) showStatus(s *agentdv1.GetStatusResponse) error {
 	return table.Flush()
 }
 
-// keySource tells where the key of the model comes from.
-func keySource(m *agentdv1.ModelStatus) string {
-	if m.GetApiKeyEnv() == "" {
+// keySource tells where the key of a provider comes from: the variable of that name, if any.
+func keySource(variable string) string {
+	if variable == "" {
 		return "no key"
 	}
-	return "key from " + m.GetApiKeyEnv()
+	return "key from " + variable
 }

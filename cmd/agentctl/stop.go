@@ -29,8 +29,8 @@ func (a *app) stopCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stop TASK | --all",
 		Short: "End a task and its children, or all tasks of a team",
-		Long: `stop ends a task and those below it, or with --all every task of --team, or of the team at work in this directory.
-An agent gets time to report first; --level shortens that.`,
+		Long: `stop ends a task and those below it, or with --all every task of --team, or of the team that is at work in this
+directory and nowhere else. An agent gets time to report first; --level shortens that.`,
 		Example: "  agentctl stop sub-1 --level kill\n  agentctl stop --all --reason 'wrong branch'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if s.all == (len(args) == 1) || len(args) > 1 {

@@ -50,6 +50,16 @@ func (a *app) stopAll(ctx context.Context, s *stopFlags) error {
 	})
 }
 
+// workOnlyIn refuses a team that is at work in other directories too, which nobody here may know of.
+func workOnlyIn(workspace, team string, tasks []*agentdv1.Task) error {
+	for _, task := range tasks {
+		if task.GetTeam() == team && task.GetParentTaskId() == "" && task.GetWorkspace() != workspace {
+			return usageError{fmt.Errorf("the team %s is at work in %s too; stop all of it with --team %s", team, task.GetWorkspace(), team)}
+		}
+	}
+	return nil
+}
+
 // teamHere is the team of --team, or the one whose tasks work in the directory that a spawn from here works in; empty when
 // there is none.
 func (a *app) teamHere(ctx context.Context) (string, error) {
@@ -74,7 +84,7 @@ func (a *app) teamHere(ctx context.Context) (string, error) {
 	case 0:
 		return "", nil
 	case 1:
-		return teams[0], nil
+		return teams[0], workOnlyIn(workspace, teams[0], tasks)
 	}
 	return "", usageError{fmt.Errorf("the teams %s are at work in %s; choose one with --team", strings.Join(teams, ", "), workspace)}
 }

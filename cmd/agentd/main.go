@@ -121,7 +121,7 @@ func newConfig() *cobra.Command {
 				return err
 			}
 			if requireModel && !c.ModelConfigured() {
-				return errdefs.New(errdefs.FailedPrecondition, errdefs.ModelNotConfigured, "", "%s", c.ModelMissing())
+				return errdefs.New(errdefs.FailedPrecondition, errdefs.ModelNotConfigured, "", "%s", c.ModelHint())
 			}
 			return nil
 		},

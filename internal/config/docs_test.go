@@ -74,8 +74,8 @@ A model is configured when 'model' is given and there is either a key (in the va
 no guessed default. Without 'model', a spawn may still name one of 'models'.
 
 Of the environment the daemon reads besides: 'HOME' and 'XDG_*' for its places, 'HTTPS_PROXY', 'HTTP_PROXY' and 'NO_PROXY'
-for the way to the provider, and 'NOTIFY_SOCKET' of systemd. A daemon that agentctl starts has no proxy: start one that
-needs it by hand.
+for the way to the provider, and 'NOTIFY_SOCKET' of systemd. A daemon that agentctl starts has no proxy, and of the keys
+only that of the variable 'api_key_env', not those of 'providers': start one that needs them by hand.
 `, "'", "`"))
 	return b.String()
 }

@@ -143,6 +143,9 @@ func readEntry[T any](l *lists, at string, node *yaml.Node, keys []key[T]) (entr
 	given := map[string]bool{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i], node.Content[i+1]
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
 		n := slices.Index(known, name.Value)
 		if n < 0 {
 			wrong = append(wrong, l.wrong(at+"."+name.Value, name.Line, "there is no such key; the nearest is %s",

@@ -142,6 +142,10 @@ func (c Config) MissingFor(name string) string {
 		return "no model is configured: name one with agentd --model NAME or the variable AGENTD_MODEL"
 	case p.APIKey != "":
 		return ""
+	case c.keyByHand(p):
+		return fmt.Sprintf("the model %s has no key: agentctl gives a daemon that it starts no other key than that of"+
+			" api_key_env; end this one, and start agentd by hand where the variable %s holds your key for the provider %s",
+			name, p.APIKeyEnv, p.Name)
 	case p.Name != DefaultProvider && p.APIKeyEnv != "":
 		return fmt.Sprintf("the model %s has no key: set the variable %s to your key for the provider %s",
 			name, p.APIKeyEnv, p.Name)
@@ -154,8 +158,17 @@ func (c Config) MissingFor(name string) string {
 
 // HintFor tells what to do so that the running daemon can ask the model of a name; empty when it can.
 func (c Config) HintFor(name string) string {
-	if missing := c.MissingFor(name); missing != "" {
-		return missing + ", and restart agentd"
+	missing := c.MissingFor(name)
+	switch {
+	case missing == "", c.keyByHand(c.ProviderOf(name)):
+		return missing
+	case c.AutoStarted && !c.ModelConfigured():
+		return missing + "; agentctl then restarts the daemon by itself"
 	}
-	return ""
+	return missing + ", and restart agentd"
+}
+
+// keyByHand tells whether a provider lacks a key that agentctl never passes on to a daemon that it starts.
+func (c Config) keyByHand(p Provider) bool {
+	return c.AutoStarted && p.APIKey == "" && p.Name != DefaultProvider && p.APIKeyEnv != "" && p.APIKeyEnv != c.APIKeyEnv
 }

@@ -25,7 +25,8 @@ models:
     output_price: 10
     cached_price: 0.125
   - {name: small, provider: local, input_price: 0, output_price: 0.000000001}
-  - {name: far, provider: other-1}
+  - {name: far, provider: &other other-1}
+  - {name: further, provider: *other}
 `
 
 func TestProvidersAndModels(t *testing.T) {
@@ -46,6 +47,7 @@ func TestProvidersAndModels(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"big": "https://api.openai.com/v1", "unheard-of": "https://api.openai.com/v1", "small": local.BaseURL, "far": other.BaseURL,
+		"further": other.BaseURL,
 	} {
 		if got := c.ProviderOf(name).BaseURL; got != want {
 			t.Errorf("%s is asked for at %s", name, got)
@@ -97,6 +99,32 @@ func TestWhatIsMissingForAModel(t *testing.T) {
 	} {
 		got := mustLoad(t, c.vars, c.file).HintFor(c.name)
 		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%v %s: %q, want %q", c.vars, c.name, got, c.want)
+		}
+	}
+}
+
+// An agentctl passes the key of the default provider on to a daemon that it starts, and no other one: to set the variable
+// and try again would never help.
+func TestWhatIsMissingForAModelOfAnAutoStartedDaemon(t *testing.T) {
+	withDefault := "--config=" + write(t, listed)
+	ofFar := "--config=" + write(t, strings.Replace(listed, "model: big", "model: far", 1))
+	shared := "--config=" + write(t, strings.Replace(listed, "OTHER_KEY", "OPENAI_API_KEY", 1))
+	key := env{"OPENAI_API_KEY": "sk-1"}
+	for _, c := range []struct {
+		vars       env
+		file, name string
+		want       string // its end; empty: nothing is missing
+	}{
+		{nil, withDefault, "big", "or the variable AGENTD_BASE_URL; agentctl then restarts the daemon by itself"},
+		{key, withDefault, "big", ""},
+		{key, withDefault, "far", "start agentd by hand where the variable OTHER_KEY holds your key for the provider other-1"},
+		{key, ofFar, "far", "start agentd by hand where the variable OTHER_KEY holds your key for the provider other-1"},
+		{nil, shared, "far", "set the variable OPENAI_API_KEY to your key for the provider other-1; agentctl then restarts the daemon by itself"},
+		{nil, ofFar, "small", ""},
+	} {
+		got := mustLoad(t, c.vars, c.file, "--auto-started").HintFor(c.name)
+		if (c.want == "") != (got == "") || !strings.HasSuffix(got, c.want) {
 			t.Errorf("%v %s: %q, want %q", c.vars, c.name, got, c.want)
 		}
 	}

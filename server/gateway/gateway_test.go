@@ -112,7 +112,7 @@ func TestErrorsAreStatus(t *testing.T) {
 		"bad escape":     {http.MethodGet, "/v1/tasks?team=%zz", "", http.StatusBadRequest, "INVALID_ARGUMENT", "query"},
 		"query of POST":  {http.MethodPost, "/v1/tasks?detach=true", `{}`, http.StatusBadRequest, "INVALID_ARGUMENT", "detach"},
 		"form for GET":   {http.MethodPost, "/v1/tasks/sub-999", "", http.StatusMethodNotAllowed, "", ""},
-		"bad enum":       {http.MethodGet, "/v1/tasks?state=GONE", "", http.StatusBadRequest, "", ""},
+		"bad enum":       {http.MethodGet, "/v1/tasks?state=GONE", "", http.StatusBadRequest, "INVALID_ARGUMENT", "query"},
 		"other cursor":   {http.MethodGet, "/v1/events?from_seq=1", "", http.StatusBadRequest, "INVALID_ARGUMENT", "from_seq"},
 		"query of stop":  {http.MethodPost, "/v1/teams/nobody:stop?level=STOP_LEVEL_KILL", "", http.StatusBadRequest, "INVALID_ARGUMENT", "level"},
 		"bad agents":     {http.MethodGet, "/v1/agents?name=x", "", http.StatusBadRequest, "INVALID_ARGUMENT", "name"},
@@ -138,19 +138,19 @@ func TestErrorsAreStatus(t *testing.T) {
 		"empty step":    {"/v1/tasks", `{"chain":{"items":[{"prompt":"x"},{}]}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "chain.items[1].prompt"},
 		"no command":    {"/v1/tasks", `{"shell":{}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "shell.command"},
 		"no amount":     {"/v1/tasks", `{"single":{"prompt":"x","budget":{"cost_usd":"NaN"}}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "single.budget.cost_usd"},
-		"two modes":     {"/v1/tasks", `{"single":{"prompt":"x"},"shell":{"command":"x"}}`, http.StatusBadRequest, "", ""},
-		"bad variable":  {"/v1/tasks", `{"shell":{"command":"x","env":{"A":1}}}`, http.StatusBadRequest, "", ""},
-		"same variable": {"/v1/tasks", `{"shell":{"command":"x","env":{"A":"1","A":"2"}}}`, http.StatusBadRequest, "", ""},
-		"in an item":    {"/v1/tasks", `{"parallel":{"items":[{"promt":"x"}]}}`, http.StatusBadRequest, "", ""},
-		"bad time":      {"/v1/tasks", `{"timeout":"soon","shell":{"command":"x"}}`, http.StatusBadRequest, "", ""},
-		"bad isolation": {"/v1/tasks", `{"single":{"prompt":"x","isolation":"ISOLATION_TOTAL"}}`, http.StatusBadRequest, "", ""},
-		"bad level":     {"/v1/teams/nobody:stop", `{"level":"STOP_LEVEL_NICELY"}`, http.StatusBadRequest, "", ""},
-		"reload what":   {"/v1/daemon:reload", `{"all":true}`, http.StatusBadRequest, "", ""},
-		"unknown field": {"/v1/tasks", `{"promt":"x"}`, http.StatusBadRequest, "", ""},
+		"two modes":     {"/v1/tasks", `{"single":{"prompt":"x"},"shell":{"command":"x"}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "body"},
+		"bad variable":  {"/v1/tasks", `{"shell":{"command":"x","env":{"A":1}}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "body"},
+		"same variable": {"/v1/tasks", `{"shell":{"command":"x","env":{"A":"1","A":"2"}}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "body"},
+		"in an item":    {"/v1/tasks", `{"parallel":{"items":[{"promt":"x"}]}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "body"},
+		"bad time":      {"/v1/tasks", `{"timeout":"soon","shell":{"command":"x"}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "body"},
+		"bad isolation": {"/v1/tasks", `{"single":{"prompt":"x","isolation":"ISOLATION_TOTAL"}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "body"},
+		"bad level":     {"/v1/teams/nobody:stop", `{"level":"STOP_LEVEL_NICELY"}`, http.StatusBadRequest, "INVALID_ARGUMENT", "body"},
+		"reload what":   {"/v1/daemon:reload", `{"all":true}`, http.StatusBadRequest, "INVALID_ARGUMENT", "body"},
+		"unknown field": {"/v1/tasks", `{"promt":"x"}`, http.StatusBadRequest, "INVALID_ARGUMENT", "body"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp, body := f.do(f.request(http.MethodPost, c.path, c.body))
-			if c.reason != "" { // the method was reached: its stream broke
+			if c.field != "body" { // the method was reached: its stream broke
 				line := struct{ Error json.RawMessage }{}
 				must(t, json.Unmarshal([]byte(body), &line))
 				body = string(line.Error)

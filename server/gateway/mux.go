@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	gwruntime "github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -47,11 +48,31 @@ func newMux() *gwruntime.ServeMux {
 		}),
 		gwruntime.WithIncomingHeaderMatcher(nothing), // but Authorization, which always passes
 		gwruntime.WithOutgoingHeaderMatcher(nothing),
+		gwruntime.WithErrorHandler(explainedError),
 		gwruntime.WithRoutingErrorHandler(routingError),
 		gwruntime.WithDisablePathLengthFallback(), // no form stands for a query: nothing checks its names
 		gwruntime.WithMiddlewares(strict),
 	)
 	return mux
+}
+
+// explainedError gives what grpc-gateway itself refuses, values that it can't decode, the reason and the field that all
+// errors of wrong input have.
+func explainedError(
+	ctx context.Context, mux *gwruntime.ServeMux, m gwruntime.Marshaler, w http.ResponseWriter, r *http.Request, err error,
+) {
+	if s := status.Convert(err); s.Code() == codes.InvalidArgument && len(s.Details()) == 0 {
+		field := "body"
+		if r.Method == http.MethodGet {
+			field = "query"
+		}
+		_, text, ok := strings.Cut(s.Message(), "proto:") // and a space that protojson varies on purpose
+		if !ok {
+			text = s.Message()
+		}
+		err = badField(field, "%s", strings.TrimSpace(text))
+	}
+	gwruntime.DefaultHTTPErrorHandler(ctx, mux, m, w, r, err)
 }
 
 // routingError answers a method that a path does not have with 405, as HTTP does.

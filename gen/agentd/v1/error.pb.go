@@ -89,7 +89,7 @@ const (
 	ErrorReason_ERROR_REASON_GRANT_EXCEEDED ErrorReason = 30
 	// What is asked for is not offered yet.
 	ErrorReason_ERROR_REASON_NOT_OFFERED ErrorReason = 31
-	// The group takes no mail; its children do.
+	// A shell or a group takes no mail; the agents of a group do.
 	ErrorReason_ERROR_REASON_NOT_A_RECIPIENT ErrorReason = 32
 )
 

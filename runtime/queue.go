@@ -12,7 +12,7 @@ type fairQueue struct {
 	turns  []string // teams that have somebody waiting, the next one first
 	byTeam map[string][]task.ID
 	teamOf map[task.ID]string // of all that wait
-	places map[task.ID]int // of all that wait, from 1; nil: to be counted anew
+	places map[task.ID]int    // of all that wait, from 1; nil: to be counted anew
 }
 
 func newFairQueue() fairQueue {

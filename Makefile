@@ -81,7 +81,7 @@ generated-current: $(BUF_READY) ## check that gen/ is what proto/ gives
 
 .PHONY: race
 race: ## run all tests in random order under the race detector
-	$(GO) test -race -shuffle=on ./...
+	$(GO) test -race -shuffle=on -timeout 14m ./...
 
 .PHONY: scripts
 scripts: ## run the script tests of both commands

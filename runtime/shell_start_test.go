@@ -85,7 +85,6 @@ func TestShellThatStartsWhenTheDaemonStops(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(100 * time.Millisecond) // it refuses a moment before its loops know
 	}))
 	id := h.shell("echo once")
 	<-stopped

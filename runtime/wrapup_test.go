@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/agentd-dev/agentd/runtime"
 	"github.com/agentd-dev/agentd/runtime/task"
@@ -12,22 +11,16 @@ import (
 
 // proves T1: what is killed while a stop waits for the report counts too.
 func TestWrapUpTellsWhatItKilled(t *testing.T) {
-	h := newHouse(t, play(call("bash", `{"command":"setsid sleep 600 & : > up; until test -e go; do sleep 0.02; done"}`), text("done")))
+	h := newHouse(t, play(call("bash", `{"command":"setsid sh -c ': > up; sleep 600; :' & until test -e go; do sleep 0.02; done"}`), text("done")))
 	id := h.spawn("x")
 	h.awaitFile("up")
 	var last runtime.StopProgress
-	stopped := make(chan error)
-	go func() {
-		stopped <- h.sup.Stop(context.Background(), runtime.StopRequest{TaskID: id, Level: task.WrapUp}, func(p runtime.StopProgress) error {
-			last = p
-			return nil
-		})
-	}()
-	h.untilState(id, task.Stopping)
-	time.Sleep(20 * time.Millisecond) // the loop learns of a stop that is on disk
-	h.put("go", "")
-	h.must(<-stopped)
-	if last.Reaped != 1 || last.Level != task.WrapUp {
+	h.must(h.sup.Stop(context.Background(), runtime.StopRequest{TaskID: id, Level: task.WrapUp}, func(p runtime.StopProgress) error {
+		last = p
+		h.put("go", "") // what is told follows from the stop, which has reached the loop
+		return nil
+	}))
+	if last.Reaped == 0 || last.Level != task.WrapUp {
 		t.Errorf("last: %+v", last)
 	}
 }

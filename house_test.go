@@ -45,7 +45,7 @@ func house() map[string]room {
 		"runtime/sandbox":      {nouns},
 		"runtime/tool":         {nouns, "runtime/model", "runtime/sandbox"},
 		"runtime/view":         {nouns, "runtime/journal"},
-		"runtime/definition":   {nouns},
+		"runtime/definition":   {nouns, "internal/nearest"},
 		"runtime/agent":        {nouns, "runtime/journal", "runtime/model", "runtime/sandbox", "runtime/tool"},
 		"runtime": {
 			nouns, "runtime/journal", "runtime/agent", "runtime/definition", "runtime/model", "runtime/sandbox", "runtime/tool",
@@ -59,9 +59,10 @@ func house() map[string]room {
 		"server/gateway": {wire, "server/auth"},
 
 		"internal/errdefs":   {},
+		"internal/nearest":   {},
 		"internal/lifecycle": {},
 		"internal/launch":    {},
-		"internal/config":    {"internal/launch", "runtime/task"},
+		"internal/config":    {"internal/launch", "internal/nearest", "runtime/task"},
 		"internal/daemon":    {all},
 
 		"examples/demo": {},

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/internal/nearest"
 )
 
 // Keys of the lists that only the file has.
@@ -149,7 +150,7 @@ func readEntry[T any](l *lists, at string, node *yaml.Node, keys []key[T]) (entr
 		n := slices.Index(known, name.Value)
 		if n < 0 {
 			wrong = append(wrong, l.wrong(at+"."+name.Value, name.Line, "there is no such key; the nearest is %s",
-				nearest(name.Value, known)))
+				nearest.Name(name.Value, known)))
 			continue
 		}
 		given[name.Value] = true

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/internal/nearest"
 )
 
 // fromDefault is the source of a value that nobody gave.
@@ -138,34 +139,8 @@ func knownKeys(values *koanf.Koanf, path string) error {
 	var wrong []error
 	for _, key := range slices.Sorted(maps.Keys(values.Raw())) {
 		if !slices.Contains(known, key) {
-			wrong = append(wrong, errdefs.BadField(key, "%s has no such key; the nearest is %s", path, nearest(key, known)))
+			wrong = append(wrong, errdefs.BadField(key, "%s has no such key; the nearest is %s", path, nearest.Name(key, known)))
 		}
 	}
 	return errors.Join(wrong...)
-}
-
-// nearest is the one of known that the fewest edits make of word.
-func nearest(word string, known []string) string {
-	return slices.MinFunc(known, func(a, b string) int { return edits(word, a) - edits(word, b) })
-}
-
-// edits counts the bytes to insert, delete or replace that make b of a (Levenshtein).
-func edits(a, b string) int {
-	row := make([]int, len(b)+1) // row[j]: edits from what was read of a to b[:j]
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

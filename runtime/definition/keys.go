@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/agentd-dev/agentd/internal/nearest"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
@@ -93,7 +94,7 @@ func (p *parser) noKey(word, value *yaml.Node, known []key) {
 		for _, k := range known {
 			names = append(names, k.name)
 		}
-		p.fail(word.Line+1, "there is no key %q; the nearest is %q", word.Value, nearest(word.Value, names)[0])
+		p.fail(word.Line+1, "there is no key %q; the nearest is %q", word.Value, nearest.Name(word.Value, names))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/internal/nearest"
 	"github.com/agentd-dev/agentd/runtime/roster"
 )
 
@@ -99,7 +100,7 @@ func notFound(name string, names []string, problems []Problem) error {
 	if len(name) > roster.MaxName {
 		name = cut(name, roster.MaxName) + "..."
 	}
-	names = nearest(name, names)
+	names = nearest.Names(name, names)
 	more := ""
 	if len(names) > most {
 		names, more = names[:most], ", ..."

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/agentd-dev/agentd/internal/nearest"
 )
 
 // reportTool is the one that every subagent has.
@@ -101,7 +103,7 @@ func (p *parser) noTool(word string) string {
 	if p.claude || len(p.known) == 0 {
 		return fmt.Sprintf("agentd has no tool %q", word)
 	}
-	return fmt.Sprintf("there is no tool %q; the nearest is %q", word, nearest(word, p.known)[0])
+	return fmt.Sprintf("there is no tool %q; the nearest is %q", word, nearest.Name(word, p.known))
 }
 
 // word is one name of a list.

@@ -1,16 +1,20 @@
-package definition
+// Package nearest finds what somebody may have meant to write.
+package nearest
 
 import (
 	"slices"
 	"strings"
-
-	"github.com/agentd-dev/agentd/runtime/roster"
+	"unicode/utf8"
 )
 
-// nearest are the known names, those first that the fewest edits make of word, whatever their case.
-func nearest(word string, known []string) []string {
-	if len(word) > 2*roster.MaxName {
-		word = cut(word, 2*roster.MaxName) // what is much longer than a name resembles none
+// longest bounds what is compared, in bytes: what is much longer than a name resembles none.
+const longest = 128
+
+// Names are the known names, those first that the fewest edits make of word, whatever their case.
+func Names(word string, known []string) []string {
+	for len(word) > longest {
+		_, size := utf8.DecodeLastRuneInString(word[:longest+1])
+		word = word[:longest+1-size]
 	}
 	word = strings.ToLower(word)
 	sorted := slices.Clone(known)
@@ -19,6 +23,9 @@ func nearest(word string, known []string) []string {
 	})
 	return sorted
 }
+
+// Name is the first of Names; known must not be empty.
+func Name(word string, known []string) string { return Names(word, known)[0] }
 
 // edits counts the bytes to insert, delete or replace that make b of a (Levenshtein).
 func edits(a, b string) int {

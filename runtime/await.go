@@ -113,7 +113,8 @@ func (f *family) knows(id task.ID) bool {
 	return f.known[id]
 }
 
-// aside waits while the agent is WAITING and holds no slot. However the wait ends, the agent runs again after it.
+// aside waits while the agent is WAITING and holds no slot. However the wait ends, also by a panic, the agent runs again
+// after it, unless the daemon stops.
 func (f *family) aside(ctx context.Context, wait func() error) (err error) {
 	if err := f.pause(ctx); err != nil {
 		return err

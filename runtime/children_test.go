@@ -87,6 +87,19 @@ func TestPatientWait(t *testing.T) {
 	})
 }
 
+// To wait again and again for what has ended is none.
+func TestVainWait(t *testing.T) {
+	again := call("task_output", `{"task_id":"sub-2","block":true}`)
+	bubble(t, cast(map[string]modelFunc{
+		"lead":  play(call("subagent", `{"task":"child"}`), again, again, again, again, again, again, again),
+		"child": play(text("done")),
+	}), func(h *house) {
+		if r := h.ended(h.spawn("lead"), task.Failed, task.NoProgress); r.Usage.Steps != 7+1 {
+			h.t.Errorf("it ended after %d steps, with the child's one", r.Usage.Steps)
+		}
+	})
+}
+
 // proves R9: the end of a task that an earlier call only asked about is mail to a later wait.
 func TestEndThatWasAskedAboutEndsALaterWait(t *testing.T) {
 	takes := func(d time.Duration) modelFunc {

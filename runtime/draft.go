@@ -139,7 +139,7 @@ func narrow(at site, def definition.Definition, asked grant.Request) (g grant.Gr
 	}
 	named := asked.Tools
 	asked.Tools = withOwn(at.grant, asked.Tools)
-	g, over := at.grant.Narrow(grant.Request{Tools: withOwn(at.grant, def.Tools), Denied: withoutOwn(def.Disallowed)})
+	g, over := at.grant.Narrow(grant.Request{Tools: withOwn(at.grant, def.Tools), Denied: def.Disallowed})
 	for _, e := range over {
 		dropped = append(dropped, e.Subject)
 	}
@@ -178,11 +178,6 @@ func withOwn(parent grant.Grant, tools []string) []string {
 		}
 	}
 	return all
-}
-
-// withoutOwn is a list of tools without those of its kind, which nothing takes away.
-func withoutOwn(tools []string) []string {
-	return slices.DeleteFunc(slices.Clone(tools), func(name string) bool { return slices.Contains(ownTools(), name) })
 }
 
 // overreach is a request for more than is granted.

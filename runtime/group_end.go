@@ -146,7 +146,7 @@ func sections(parts []part) string {
 // standing is a task's state, and why it did not complete.
 func standing(t task.Task) string {
 	switch {
-	case t.State == 0:
+	case !ran(t):
 		return "did not run"
 	case t.State.Terminal() && t.State != task.Completed:
 		return t.State.String() + " " + t.Reason.String()
@@ -154,8 +154,11 @@ func standing(t task.Task) string {
 	return t.State.String()
 }
 
+// ran tells whether a task of a group that ends has run: one that is still queued then never will.
+func ran(t task.Task) bool { return t.State != 0 && t.State != task.Queued }
+
 func body(p part) string {
-	if p.task.State == 0 {
+	if !ran(p.task) {
 		return ""
 	}
 	text := cmp.Or(p.left.Summary, task.NoSummary)

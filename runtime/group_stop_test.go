@@ -135,7 +135,8 @@ func TestStopOfAQueuedGroup(t *testing.T) {
 		var id task.ID
 		b.do = func() { h.must(h.stopTask("grp-1", task.Cancel)) }
 		id = h.spawn("", parallel("a", "b"))
-		h.ended(id, task.Killed, task.StoppedByClient)
+		r := h.ended(id, task.Killed, task.StoppedByClient)
+		inTurn(t, r.Summary, "sub-2 did not run", "sub-3 did not run")
 		for _, child := range h.children(id) {
 			h.ended(child, task.Killed, task.ParentEnded)
 			if got := h.states(child); got != "QUEUED KILLED" {
@@ -197,5 +198,36 @@ func TestKillOfAGroupThatIsAboutToTell(t *testing.T) {
 		synctest.Wait()
 		h.endedOnce(id)
 		h.counts(0, 0)
+	})
+}
+
+// proves T1: what a group tells while the end that a KILL writes of it is on its way is told by one of the two.
+func TestKillOfAGroupThatTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h *house
+		var commits tally
+		ends, told := make(chan bool), make(chan bool)
+		bent := &tap{commit: func(b store.Batch, commit func() (store.Committed, error)) (store.Committed, error) {
+			switch {
+			case touches(b, "result/grp-") && commits.add("end") == 1:
+				close(ends)
+				<-told
+			case touches(b, "entry/grp-") && !touches(b, "task/grp-") && commits.add("news") == 1:
+				go func() { h.must(h.stopTask("grp-1", task.Kill)) }()
+				<-ends
+				defer close(told)
+			}
+			return commit()
+		}}
+		h = newHouse(t, hang, inBubble, tapped(bent))
+		id := h.spawn("", parallel("a", "b"))
+		h.ended(id, task.Killed, task.StoppedByClient)
+		h.toldOnce(id)
+		times := map[string]int{}
+		for _, text := range h.news(id) {
+			if times[text]++; times[text] > 1 {
+				t.Errorf("told again: %q", text)
+			}
+		}
 	})
 }

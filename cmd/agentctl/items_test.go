@@ -159,6 +159,8 @@ func TestBrokenItemsAreToldWithTheirLine(t *testing.T) {
 		{"", "items is empty"},
 		{"items:\n  - a\n  - [", "items:3: "},
 		{"- a\n- b\n---\n- c", "items:3: a second document"},
+		{"[a]\n[b]", "items:1: "}, // what follows the value is not lost without a word
+		{"- a\n...\n- b", "items:2: "},
 		{"items: []", "items:1: items: the list is empty"},
 		{"[]", "items:1: the list is empty"},
 		{"max_concurrency: 2", "items:1: there are no items"},

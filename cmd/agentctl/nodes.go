@@ -37,8 +37,11 @@ func parseFile(file string, content []byte) (node, error) {
 		}
 		return node{}, fmt.Errorf("%s:%s", file, yamlLine(err))
 	}
-	if err := decoder.Decode(&more); err == nil {
+	switch err := decoder.Decode(&more); {
+	case err == nil:
 		return node{}, fmt.Errorf("%s:%d: a second document; put all items into one list", file, more.Line)
+	case err != io.EOF: //nolint:errorlint // the decoder gives it as it is
+		return node{}, fmt.Errorf("%s:%s", file, yamlLine(err))
 	}
 	return node{file, "", document.Content[0]}, nil
 }

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 
@@ -93,12 +95,18 @@ type lists struct {
 // readLists reads the lists in the file's text.
 func readLists(path string, text []byte) (*lists, error) {
 	l := &lists{path: path, lines: map[string]int{}, broken: map[string]bool{}}
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
+	var root, more yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
+		return l, nil // an empty file, or none
+	} else if err != nil {
 		return nil, errdefs.BadField(configFlag, "can't read %s: %v", path, err)
 	}
+	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errdefs.BadField(configFlag, "%s holds more than one document; put all into one", path)
+	}
 	if len(root.Content) == 0 {
-		return l, nil // an empty file, or none
+		return l, nil
 	}
 	var wrong []error
 	pairs := root.Content[0].Content

@@ -133,6 +133,7 @@ func TestWhatIsMissingForAModelOfAnAutoStartedDaemon(t *testing.T) {
 func TestWrongListsNameKeyAndLine(t *testing.T) {
 	providers := "providers:\n- {name: p, base_url: 'http://p/v1'}\n"
 	for text, want := range map[string]string{
+		"model: a\n---\nmax_shells: 7":                                     "FILE holds more than one document",
 		"providers: {}":                                                    "providers: it is not a list (from file FILE, line 1)",
 		"providers: [x]":                                                   "providers[0]: it is not a mapping",
 		"providers:\n- {name: p}":                                          "providers[0].base_url: it is missing (from file FILE, line 2)",

@@ -171,8 +171,8 @@ func (h *History) given(e *task.Assistant) string {
 }
 
 // ask gives the calls of an answer as open ones, with how often each was asked for in a row. One answer alone never goes
-// beyond maxRepeats: the model must have been told before. To wait for the same task once more is no repetition, and an
-// answer without calls ends the row, as mail does.
+// beyond maxRepeats: the model must have been told before. An answer without calls ends the row, as mail does, and a wait
+// that was not in vain.
 func (h *History) ask(calls []task.ToolCall) ([]pendingCall, repetition) {
 	if len(calls) == 0 {
 		return nil, repetition{}
@@ -180,9 +180,7 @@ func (h *History) ask(calls []task.ToolCall) ([]pendingCall, repetition) {
 	asked, streak := make([]pendingCall, 0, len(calls)), h.streak
 	told := streak.times >= maxRepeats
 	for _, c := range calls {
-		switch call := c.Name + "\x00" + c.Arguments; {
-		case waits(c):
-			streak, told = repetition{}, false
+		switch call := callOf(c); {
 		case call != streak.call:
 			streak, told = repetition{call, 1}, false
 		case told || streak.times < maxRepeats:
@@ -193,20 +191,29 @@ func (h *History) ask(calls []task.ToolCall) ([]pendingCall, repetition) {
 	return asked, streak
 }
 
-// waits tells whether a call waits for the end of a task.
-func waits(c task.ToolCall) bool {
+// callOf is the name and the arguments of a call.
+func callOf(c task.ToolCall) string { return c.Name + "\x00" + c.Arguments }
+
+// waited tells whether a call has waited for a task that still runs: to wait for it once more is no repetition. Who asks for
+// an end that has come is told it at once, again and again.
+func waited(c task.ToolCall, e *task.ToolResult) bool {
 	var args struct {
 		Block bool `json:"block"`
 	}
-	return c.Name == tool.TaskOutputName && json.Unmarshal([]byte(c.Arguments), &args) == nil && args.Block
+	return c.Name == tool.TaskOutputName && !e.IsError && len(e.Ends) == 0 &&
+		json.Unmarshal([]byte(c.Arguments), &args) == nil && args.Block
 }
 
 // addResult folds an answer. One whose question was lost to the disk (D7) has its effects, but is not told to the model.
 func (h *History) addResult(e *task.ToolResult) {
 	h.number(e.CallID)
+	asked := h.asking(e.CallID)
 	if e.Report != nil {
 		h.report, h.fresh = e.Report, true
-		h.output = cmp.Or(reported(h.arguments(e.CallID)), h.output)
+		h.output = cmp.Or(reported(asked.Arguments), h.output)
+	}
+	if waited(asked, e) && h.streak.call == callOf(asked) {
+		h.streak = repetition{}
 	}
 	if h.answer(e.CallID, e.Text) {
 		h.Known.Learn(e.Files)
@@ -218,14 +225,14 @@ func (h *History) addResult(e *task.ToolResult) {
 	}
 }
 
-// arguments are those of an open call; empty when there is none.
-func (h *History) arguments(callID string) string {
+// asking is an open call; zero when there is none.
+func (h *History) asking(callID string) task.ToolCall {
 	for _, c := range h.pending {
 		if c.ID == callID {
-			return c.Arguments
+			return c.ToolCall
 		}
 	}
-	return ""
+	return task.ToolCall{}
 }
 
 // answer gives the model the answer of an open call; false when there is no such call.

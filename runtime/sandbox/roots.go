@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"unicode"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/grant"
 )
@@ -48,13 +50,54 @@ func OpenRoots(workspace string, g grant.Grant) (*Roots, error) {
 		if r.open[path] != nil {
 			continue
 		}
-		root, err := os.OpenRoot(path)
+		root, err := openPlain(path)
 		if err != nil {
 			return nil, errors.Join(cannotOpen(path, err), r.Close())
 		}
 		r.open[path] = root
 	}
 	return r, nil
+}
+
+// openPlain opens a granted directory, whose path led through no link when it was granted. A link that stands there now
+// was put there since, and what it leads to is not what was granted.
+func openPlain(path string) (*os.Root, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	same, err := standsAt(root, path)
+	if err == nil && !same {
+		err = fmt.Errorf("%s leads through a link now", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// standsAt tells whether a root is the directory at a path without links.
+func standsAt(root *os.Root, path string) (bool, error) {
+	opened, err := root.Stat(".")
+	if err != nil {
+		return false, err
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return false, nil
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // before Linux 5.6, or forbidden
+		real, err := filepath.EvalSymlinks(path)
+		return real == path, err
+	case err != nil:
+		return false, err
+	}
+	plain := os.NewFile(uintptr(fd), path)
+	defer plain.Close()
+	there, err := plain.Stat()
+	return err == nil && os.SameFile(opened, there), err
 }
 
 func cannotOpen(path string, err error) error {

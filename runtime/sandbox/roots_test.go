@@ -307,6 +307,42 @@ func TestMissingRoot(t *testing.T) {
 	}
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A granted path led through no link when it was granted: one that stands in it since, at its end or on the way, leads to
+// something else, and is not entered. // proves P3
+func TestRootThatBecameALink(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	elsewhere := filepath.Join(top, "elsewhere")
+	granted := filepath.Join(top, "a", "b")
+	must(t, os.MkdirAll(filepath.Join(elsewhere, "b"), 0o700))
+	must(t, os.MkdirAll(granted, 0o700))
+	open := func() error {
+		r, err := OpenRoots(granted, grant.ForWorkspace(granted, nil, 0))
+		if err == nil {
+			must(t, r.Close())
+		}
+		return err
+	}
+	must(t, open())
+	for _, path := range []string{granted, filepath.Dir(granted)} {
+		must(t, os.Rename(path, path+".old"))
+		must(t, os.Symlink(elsewhere, path))
+		if err := open(); !errdefs.Is(err, errdefs.NoWorkspace) {
+			t.Errorf("%s is a link: %v", path, err)
+		}
+		must(t, os.Remove(path))
+		must(t, os.Rename(path+".old", path))
+	}
+	must(t, open())
+}
+
 // TestSwappedBetween replaces a directory by a link after it was looked at: neither what lies outside nor what is
 // protected is entered. // proves P3
 func TestSwappedBetween(t *testing.T) {

@@ -89,8 +89,8 @@ func standsAt(root *os.Root, path string) (bool, error) {
 	case errors.Is(err, unix.ELOOP):
 		return false, nil
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // before Linux 5.6, or forbidden
-		real, err := filepath.EvalSymlinks(path)
-		return real == path, err
+		resolved, err := filepath.EvalSymlinks(path)
+		return resolved == path, err
 	case err != nil:
 		return false, err
 	}

@@ -34,11 +34,18 @@ func BenchmarkEcho(b *testing.B) {
 // BenchmarkSend is a durable message: its row, its recipient's count, its feed row, acknowledged.
 func BenchmarkSend(b *testing.B) {
 	r := newRig(b, benchRules, 16)
+	l := &load{rig: r}
 	const fill = 900 // within a mailbox's bound
 	to := make([]string, b.N/fill+1)
 	for i := range to {
-		to[i] = (&load{rig: r}).spawnPrompt(fmt.Sprint("busy-", i), "wait")
+		to[i] = l.spawnPrompt(fmt.Sprint("busy-", i), "wait")
 	}
+	defer func() { // the daemon is killed in the end, and nobody would come after it to end their commands
+		b.StopTimer()
+		for i, id := range to {
+			l.stop(id, agentdv1.StopLevel_STOP_LEVEL_KILL, fmt.Sprint("over-", i))
+		}
+	}()
 	each(b, func(ctx context.Context, n int64) error {
 		stream, err := r.agents.SendMessage(ctx, &agentdv1.SendMessageRequest{
 			To: to[(n-1)/fill], Body: &agentdv1.SendMessageRequest_Text{Text: "a message of some length, as people write them"},

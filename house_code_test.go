@@ -165,14 +165,14 @@ func TestEveryPackageTellsWhatItIs(t *testing.T) {
 
 // TestReasonsAreThoseOfTheProto compares the reasons of internal/errdefs with the enum that clients see.
 func TestReasonsAreThoseOfTheProto(t *testing.T) {
-	for r := errdefs.Unspecified; r <= errdefs.NotARecipient; r++ {
+	for r := errdefs.Unspecified; r <= errdefs.TeamInUse; r++ {
 		want := "ERROR_REASON_" + r.String()
 		if got := agentdv1.ErrorReason_name[int32(r)]; got != want {
 			t.Errorf("reason %d is %s in errdefs and %q in the proto", r, want, got)
 		}
 	}
-	if len(agentdv1.ErrorReason_name) != int(errdefs.NotARecipient)+1 {
-		t.Errorf("errdefs has %d reasons, the proto has %d", errdefs.NotARecipient+1, len(agentdv1.ErrorReason_name))
+	if len(agentdv1.ErrorReason_name) != int(errdefs.TeamInUse)+1 {
+		t.Errorf("errdefs has %d reasons, the proto has %d", errdefs.TeamInUse+1, len(agentdv1.ErrorReason_name))
 	}
 }
 

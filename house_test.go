@@ -44,11 +44,13 @@ func house() map[string]room {
 		"runtime/model/script": {"runtime/model"},
 		"runtime/sandbox":      {nouns},
 		"runtime/tool":         {nouns, "runtime/model", "runtime/sandbox"},
-		"runtime/view":         {nouns, "runtime/journal"},
+		"runtime/view":         {nouns, "runtime/journal", "runtime/team"},
 		"runtime/definition":   {nouns, "internal/nearest"},
-		"runtime/agent":        {nouns, "runtime/journal", "runtime/model", "runtime/sandbox", "runtime/tool"},
+		"runtime/team":         {nouns, "runtime/journal", "internal/nearest"},
+		"runtime/team/wire":    {nouns, "runtime/team"},
+		"runtime/agent":        {nouns, "runtime/journal", "runtime/model", "runtime/sandbox", "runtime/team", "runtime/tool"},
 		"runtime": {
-			nouns, "runtime/journal", "runtime/agent", "runtime/definition", "runtime/model", "runtime/sandbox", "runtime/tool",
+			nouns, "runtime/journal", "runtime/agent", "runtime/definition", "runtime/model", "runtime/sandbox", "runtime/team", "runtime/tool",
 			"runtime/view",
 		},
 

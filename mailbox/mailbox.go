@@ -3,7 +3,6 @@
 package mailbox
 
 import (
-	"slices"
 	"time"
 
 	"github.com/agentd-dev/agentd/runtime/task"
@@ -34,31 +33,73 @@ func (u Unread) Fits(text string) bool {
 	return u.Messages < MaxUnread && u.Bytes+int64(len(text)) <= MaxUnreadBytes
 }
 
-// Who sends what no agent does (N5).
+// Who sends what no agent does (N5), and who takes mail without being a teammate.
 const (
-	FromUser   = "user"   // a client's mail
-	FromDaemon = "daemon" // notices
+	User   = "user"   // a client while a lead lives; mail to it is for the people behind the clients
+	Daemon = "daemon" // notices
 )
 
-// NoticeSize is what a notice counts as when a boundary takes it, in bytes: at most so long is its text then.
+// Mailboxes that belong to no task.
+const (
+	LeaderBox task.ID = "leader" // the leader inbox; what the lead has taken of it
+	UserBox   task.ID = "user"   // the leader inbox; what the user has acknowledged of it
+)
+
+// NoticeSize is what a pointer counts as when a boundary takes it, in bytes: at most so long is its text then.
 const NoticeSize = 8 << 10
+
+// Delivery says when a message is taken (M3).
+type Delivery uint8
+
+// The deliveries. The zero one is AtStep.
+const (
+	AtStep    Delivery = iota + 1 // at the next step boundary
+	AtTurn                        // after the turn, or with a later one of the same sender
+	Interrupt                     // now
+)
 
 // Message is one piece of accepted mail.
 type Message struct {
-	ID   string // m-N
-	Pos  uint64 // position in the recipient's log; 0 before it is accepted
-	From string
-	Text string
-	Sent time.Time
+	ID       string  // m-N; of a notice another
+	Pos      uint64  // position in the recipient's log; 0 before it is accepted
+	From     string  // as the daemon knows it (N5)
+	FromTask task.ID // of an agent; empty: a client or the daemon
+	Leader   bool    // it is from the leader: the lead or a client
+	To       string  // a teammate's name, task.LeadName, User, or a task id
+	Text     string
+	Summary  string // one line about it
+	Color    string // of the sender
+	Sent     time.Time
+	Kind     task.MessageKind // zero: task.Text
+	Delivery Delivery         // zero: AtStep
+	ReplyTo  string           // the message that it answers, or gives back
+	Expires  time.Time        // zero: never
+	Hops     int              // how often what led to it went from agent to agent (M7)
 
-	// About makes it a notice of the daemon that this task has ended, for the one that spawned it. Its text is made when
-	// it is taken; until then it counts nothing in the bounds (M11).
+	ControlID   string // of a control message: what answers refer to, c-N
+	Approve     bool   // of an answer
+	Incarnation int    // life of the recipient that it is bound to (M6); 0: any
+
+	// About makes it a pointer to what the daemon tells of this task: that it has ended, or that its turn has, which stands
+	// behind the position After of its transcript. Its text is made when it is taken.
 	About task.ID
+	After task.Seq
+	Quiet bool // it wakes nobody, and keeps nobody from resting (M9)
+}
+
+// IsNotice tells whether the daemon itself says it. Notices count nothing in the bounds and are never refused (M11).
+func (m Message) IsNotice() bool {
+	switch m.Kind {
+	case task.Ended, task.WentIdle, task.Returned, task.Remark:
+		return true
+	case task.Text, task.ShutdownRequest, task.ShutdownResponse, task.PlanRequest, task.PlanResponse:
+	}
+	return false
 }
 
 // Counts is what the message counts as in the bounds of a mailbox.
 func (m Message) Counts() Unread {
-	if m.About != "" {
+	if m.IsNotice() {
 		return Unread{}
 	}
 	return Unread{Messages: 1, Bytes: int64(len(m.Text))}
@@ -72,90 +113,41 @@ func (m Message) takeSize() int {
 	return len(m.Text)
 }
 
-// Box tells what of a mailbox's log was taken. The zero Box has taken nothing.
-type Box struct {
-	Low   uint64   // all up to here
-	Taken []uint64 // taken above Low, sorted
-}
-
-// Has tells whether the message at pos was taken.
-func (b Box) Has(pos uint64) bool {
-	_, found := slices.BinarySearch(b.Taken, pos)
-	return pos <= b.Low || found
-}
-
-// Take chooses what the next boundary takes of the mail after b.Low, which is given in order, and the box after it. It
-// stops at the first message that would go beyond the bounds, so the order of a sender is kept.
-func Take(b Box, mail []Message) ([]Message, Box) {
-	var taken []Message
-	bytes, low := 0, b.Low
-	for _, m := range mail {
-		if b.Has(m.Pos) {
-			low = m.Pos
-			continue
-		}
-		if len(taken) == MaxTake || (len(taken) > 0 && bytes+m.takeSize() > MaxTakeBytes) {
-			break
-		}
-		taken, bytes = append(taken, m), bytes+m.takeSize()
-		low = m.Pos
-	}
-	return taken, b.above(low)
-}
-
-// Settle takes the notices about tasks whose end the recipient learned in another way (R6), and gives the box after it.
-// The mail after b.Low is given in order.
-func Settle(b Box, mail []Message, about []task.ID) ([]Message, Box) {
-	all := Box{Low: b.Low, Taken: slices.Clone(b.Taken)}
-	var settled []Message
-	for _, m := range mail {
-		if m.About != "" && slices.Contains(about, m.About) && !b.Has(m.Pos) {
-			settled = append(settled, m)
-			all.Taken = append(all.Taken, m.Pos)
-		}
-	}
-	slices.Sort(all.Taken)
-	return settled, all.compact(mail)
-}
-
-// compact is the box with its low mark as high as can be, so that it does not grow with what it has taken. The mail after
-// b.Low is given in order.
-func (b Box) compact(mail []Message) Box {
-	low := b.Low
-	for _, m := range mail {
-		if !b.Has(m.Pos) {
-			break
-		}
-		low = m.Pos
-	}
-	return b.above(low)
-}
-
-// above is the box with a higher low mark: it forgets what the mark has passed.
-func (b Box) above(low uint64) Box {
-	next := Box{Low: low}
-	for _, pos := range b.Taken {
-		if pos > low {
-			next.Taken = append(next.Taken, pos)
-		}
-	}
-	return next
-}
-
-// State is how far a message has come.
-type State uint8
-
-// The states of a message in this order.
+// Ranks of mail in the order in which it is taken (M2).
 const (
-	Accepted      State = iota + 1 // on disk
-	Delivered                      // in the recipient's transcript
-	Undeliverable                  // the recipient ended before it took the message
+	rankShutdown = iota
+	rankLeader
+	rankDaemon
+	rankPeer
 )
 
-// Receipt tells how far a message has come.
-type Receipt struct {
-	MessageID string
-	State     State
-	Seq       uint64 // position in the recipient's transcript, once Delivered
-	Reason    string // why it is Undeliverable, for people
+// Rank orders messages as they are taken: a lower one goes first.
+func (m Message) Rank() int {
+	switch {
+	case m.Kind == task.ShutdownRequest:
+		return rankShutdown
+	case m.IsNotice() && m.About.Kind() == task.Teammate: // goes behind what that one has sent (M9)
+		return rankPeer
+	case m.IsNotice():
+		return rankDaemon
+	case m.Leader:
+		return rankLeader
+	}
+	return rankPeer
 }
+
+// void tells whether a message must not be delivered any more: its time is over, or the life that it was meant for.
+func (m Message) void(at Boundary) bool {
+	return m.Expired(at.Now) || (m.Incarnation != 0 && m.Incarnation != at.Incarnation)
+}
+
+// Lapse is how a message ends that must not be delivered any more, and why.
+func (m Message) Lapse(now time.Time) (fate State, reason string) {
+	if m.Expired(now) {
+		return Expired, "its time to live ran out before it was taken"
+	}
+	return Superseded, "the life of the recipient that it was meant for is over"
+}
+
+// Expired tells whether its time to live is over.
+func (m Message) Expired(now time.Time) bool { return !m.Expires.IsZero() && !now.Before(m.Expires) }

@@ -54,6 +54,11 @@ func (s *Supervisor) check(a task.Assignment) error {
 	case a.Group != nil:
 		return s.checkGroup(*a.Group)
 	}
+	if a.Teammate != nil {
+		if err := checkTeammate(*a.Teammate); err != nil {
+			return err
+		}
+	}
 	return checkAgent("", a.AgentSpec)
 }
 

@@ -4,13 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/agentd-dev/agentd/mailbox"
 	"github.com/agentd-dev/agentd/runtime/agent"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/tool"
 )
 
-// await waits until a task has ended, mail comes for the agent, or the timeout passes; 0 is none. Unless one of it is so
-// already, the agent is WAITING meanwhile and holds no slot.
+// await waits until a task has ended, or come to rest, mail comes for the agent, or the timeout passes; 0 is none. Unless one of
+// it is so already, the agent is WAITING meanwhile and holds no slot.
 func (f *family) await(ctx context.Context, id task.ID, timeout time.Duration) (tool.WaitEnd, error) {
 	var over <-chan time.Time
 	if timeout > 0 {
@@ -31,20 +32,19 @@ func (f *family) await(ctx context.Context, id task.ID, timeout time.Duration) (
 
 // watch looks again at each change, until the wait is over.
 func (f *family) watch(ctx context.Context, id task.ID, over <-chan time.Time) (tool.WaitEnd, error) {
-	j, team := f.s.cfg.Journal, f.task.Team
-	defer j.UnfollowMail(team, f.task.ID)
+	bell := f.s.cfg.Journal.Bell()
+	defer bell.Close()
+	bell.Transcript(f.task.Team, id)
+	for _, box := range f.s.mailOf(f.task).Boxes() {
+		bell.Mail(f.task.Team, box)
+	}
 	for {
-		more, mail := j.Follow(team, string(id)), j.FollowMail(team, f.task.ID)
 		end, err := f.reached(ctx, id)
-		if end == tool.TaskEnded {
-			j.Unfollow(team, string(id))
-		}
 		if err != nil || end != 0 {
 			return end, err
 		}
 		select {
-		case <-more:
-		case <-mail:
+		case <-bell.Rings():
 		case <-over:
 			return tool.TimeOver, nil
 		case <-f.s.draining:
@@ -64,6 +64,9 @@ func (f *family) reached(ctx context.Context, id task.ID) (tool.WaitEnd, error) 
 	case row.Value.State.Terminal():
 		return tool.TaskEnded, nil
 	}
+	if rests, err := f.s.rests(ctx, row.Value); err != nil || rests {
+		return tool.TurnOver, err
+	}
 	news, err := f.news(ctx)
 	if err == nil && news {
 		return tool.MailCame, nil
@@ -71,23 +74,16 @@ func (f *family) reached(ctx context.Context, id task.ID) (tool.WaitEnd, error) 
 	return 0, err
 }
 
-// news tells whether there is mail for the agent. That a task has ended which a call of the same step asks about is none:
-// that call tells it.
+// news tells whether there is mail for which the agent ends its wait: what it would be given at its next step, and goes on
+// for. That a task has ended or come to rest which a call of the same step asks about is none: that call tells it.
 func (f *family) news(ctx context.Context) (bool, error) {
-	j, team := f.s.cfg.Journal, f.task.Team
-	box, err := j.Mailbox(ctx, team, f.task.ID)
-	if err != nil {
-		return false, err
-	}
-	for m, err := range j.Mail(ctx, team, f.task.ID, box.Value.Low) {
-		if err != nil {
-			return false, err
-		}
-		if !box.Value.Has(m.Pos) && (m.About == "" || !f.knows(m.About)) {
+	mail, err := f.s.mailOf(f.task).Rousing(ctx, f.s.cfg.Now())
+	for _, m := range mail {
+		if m.Delivery != mailbox.AtTurn && (m.About == "" || !f.knows(m.About)) {
 			return true, nil
 		}
 	}
-	return false, nil
+	return false, err
 }
 
 // Expect takes up which tasks the calls that start now ask about. What the calls before them have told is settled.

@@ -181,7 +181,7 @@ func TestSummaryListsTheLivingChildren(t *testing.T) {
 			if len(all) != 1 || !strings.HasSuffix(all[0].Summary, "- sub-2 (SUBAGENT, RUNNING): child") {
 				h.t.Fatalf("summaries: %+v", all)
 			}
-			if after := seen.asks[3].Messages; len(after) != 2 || !strings.HasSuffix(after[1].Text, "\n\nlook at this") {
+			if after := seen.asks[3].Messages; len(after) != 2 || !strings.HasSuffix(after[1].Text, "look at this\n</teammate-message>") {
 				h.t.Errorf("it goes on from %+v", after[1:])
 			}
 		}, window(10_000), with(spawn, g.tool("gate"), mailed.tool("mailed")))

@@ -112,7 +112,7 @@ func TestQueuedAndRunningGoOnAfterTheKill(t *testing.T) {
 	if r := h.results(first); !strings.Contains(r["c00000001"].Text, "OUTCOME_UNKNOWN") {
 		t.Errorf("the call that was cut off: %+v", r["c00000001"])
 	}
-	if r := h.ended(second, task.Completed, task.Done); r.Summary != "second\n\nmail" {
+	if r := h.ended(second, task.Completed, task.Done); !strings.HasPrefix(r.Summary, "second\n\n<teammate-message ") || !strings.Contains(r.Summary, ">\nmail\n<") {
 		t.Errorf("the queued task was told %q", r.Summary)
 	}
 }

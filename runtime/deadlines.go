@@ -75,6 +75,16 @@ func (d *deadlines) forget(id task.ID) {
 	maps.DeleteFunc(d.known, func(due journal.Due, _ bool) bool { return due.TaskID == id })
 }
 
+// forgetTurn drops the deadline of a turn that is over.
+func (d *deadlines) forgetTurn(id task.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	over := func(due journal.Due) bool { return due.TaskID == id && due.Kind == journal.DueTimeout }
+	d.heap = slices.DeleteFunc(d.heap, over)
+	heap.Init(&d.heap)
+	maps.DeleteFunc(d.known, func(due journal.Due, _ bool) bool { return over(due) })
+}
+
 // dueHeap orders by time, for container/heap.
 type dueHeap []journal.Due
 
@@ -107,6 +117,9 @@ func (s *Supervisor) fire(ctx context.Context, d journal.Due) {
 }
 
 func (s *Supervisor) fireOnce(ctx context.Context, d journal.Due) error {
+	if d.Kind == journal.DueExpiry { // it is a message's
+		return s.expire(ctx, d)
+	}
 	row, err := s.cfg.Journal.Task(ctx, d.TaskID)
 	if err != nil || row.Value.State.Terminal() {
 		return err
@@ -128,11 +141,14 @@ func (s *Supervisor) fireOnce(ctx context.Context, d journal.Due) error {
 			Level: task.Cancel, State: task.Failed, Reason: task.Timeout, Message: "the wall time is over",
 			CancelTimeout: task.DefaultCancelTimeout,
 		}, nil)
+	case journal.DueShutdown:
+		return s.forceShutdown(ctx, d.TaskID)
 	case journal.DueReattach:
 		return s.order(ctx, d.TaskID, task.StopOrder{
 			Level: task.Cancel, State: task.Killed, Reason: task.StoppedByClient,
 			Message: "the client did not come back", CancelTimeout: task.DefaultCancelTimeout,
 		}, nil)
+	case journal.DueExpiry: // seen to above
 	}
 	return nil
 }

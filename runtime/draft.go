@@ -51,13 +51,21 @@ func (s *Supervisor) draftAgent(ctx context.Context, at site, a task.AgentSpec) 
 	if err != nil {
 		return task.Draft{}, err
 	}
-	t, err := s.newTask(ctx, at, task.Subagent)
+	kind := task.Subagent
+	if at.as != nil {
+		kind = task.Teammate
+	}
+	t, err := s.newTask(ctx, at, kind)
 	t.Agent, t.Model = def.Name, cmp.Or(a.Model, def.Model, s.cfg.DefaultModel)
 	t.Description, t.Grant, t.Budget = firstLine(a.Prompt), g, orElse(a.Budget, def.Budget)
 	if err := errors.Join(err, s.checkModel(ctx, t)); err != nil {
 		return task.Draft{}, err
 	}
+	if at.as != nil {
+		t.Name, t.Color, t.UntilQuiet = at.as.Name, at.as.Color, at.as.UntilQuiet
+	}
 	spec := task.Spec{Instructions: def.Instructions, Dropped: dropped, Acceptance: a.Acceptance, Schema: a.Schema}
+	spec.PlanApproval = at.as != nil && at.as.PlanApproval
 	if g.AllowsTool(tool.SubagentName) {
 		spec.Agents = s.notes(at.workspace)
 	}
@@ -125,8 +133,42 @@ func heritage(p task.Task, workspace string) (grant.Grant, error) {
 	return g, nil
 }
 
-// ownTools are the tools that a task of its kind has whatever a definition or a request lists.
-func ownTools() []string { return []string{tool.ReportName, tool.TaskOutputName, tool.TaskStopName} }
+// ownTools are the tools that an agent of its kind has whatever a definition or a request lists (P2).
+func (at site) ownTools() []string {
+	own := []string{tool.TaskOutputName, tool.TaskStopName}
+	switch {
+	case at.as == nil:
+		return append(own, tool.ReportName)
+	case at.as.Name == task.LeadName:
+		return append(own, tool.SubagentName, tool.SendMessageName, tool.TeamCreateName)
+	case at.as.PlanApproval:
+		return append(own, tool.SendMessageName, tool.SubmitPlanName)
+	}
+	return append(own, tool.SendMessageName)
+}
+
+// barred are the tools that an agent of its kind never has.
+func (at site) barred() []string {
+	switch {
+	case at.as == nil:
+		return []string{tool.SendMessageName, tool.SubmitPlanName, tool.TeamCreateName}
+	case at.as.Name == task.LeadName:
+		return []string{tool.ReportName, tool.SubmitPlanName}
+	case at.as.PlanApproval:
+		return []string{tool.ReportName, tool.TeamCreateName}
+	}
+	return []string{tool.ReportName, tool.TeamCreateName, tool.SubmitPlanName}
+}
+
+// equipped is what an agent may be granted at most, with the tools of its kind and no others' own. A teammate has its own
+// by force, whatever its spawner has.
+func (at site) equipped() grant.Grant {
+	g := at.grant
+	if at.as != nil {
+		g = g.With(at.ownTools()...)
+	}
+	return g.Without(at.barred()...)
+}
 
 // narrow is what an agent may do: parent ∩ definition ∩ request (P1, P2). An excess of the request is refused, one of the
 // definition dropped and listed.
@@ -137,9 +179,10 @@ func narrow(at site, def definition.Definition, asked grant.Request) (g grant.Gr
 	if asked.Writable, err = canonicalRoots(at.workspace, asked.Writable); err != nil {
 		return g, nil, errdefs.BadField("grant.writable_roots", "%v", err)
 	}
-	named := asked.Tools
-	asked.Tools = withOwn(at.grant, asked.Tools)
-	g, over := at.grant.Narrow(grant.Request{Tools: withOwn(at.grant, def.Tools), Denied: def.Disallowed})
+	named, own := asked.Tools, at.ownTools()
+	at.grant = at.equipped()
+	asked.Tools = withOwn(at.grant, asked.Tools, own)
+	g, over := at.grant.Narrow(grant.Request{Tools: withOwn(at.grant, def.Tools, own), Denied: def.Disallowed})
 	for _, e := range over {
 		dropped = append(dropped, e.Subject)
 	}
@@ -167,12 +210,12 @@ func narrow(at site, def definition.Definition, asked grant.Request) (g grant.Gr
 }
 
 // withOwn adds the tools of its kind to a list of tools; no list stays none.
-func withOwn(parent grant.Grant, tools []string) []string {
+func withOwn(parent grant.Grant, tools, own []string) []string {
 	if tools == nil {
 		return nil
 	}
 	all := slices.Clone(tools)
-	for _, name := range ownTools() {
+	for _, name := range own {
 		if parent.AllowsTool(name) {
 			all = append(all, name)
 		}

@@ -31,7 +31,7 @@ func (s *Supervisor) fail(ctx context.Context, id task.ID, reason task.Reason, m
 
 // finish commits a terminal change that the loop itself can't write, with what the transcript says it concluded.
 // Conflict when the task changed since the row was read.
-func (s *Supervisor) finish(ctx context.Context, row journal.Row[task.Task], finish task.Finish, req *requestRow) error {
+func (s *Supervisor) finish(ctx context.Context, row journal.Row[task.Task], finish task.Finish, along rider) error {
 	b := s.cfg.Journal.Batch(row.Value.Team)
 	after, err := task.Apply(row.Value, finish, b.Now())
 	if err != nil {
@@ -46,12 +46,17 @@ func (s *Supervisor) finish(ctx context.Context, row journal.Row[task.Task], fin
 		s.cfg.Log.Error("what became of a group's tasks can't be told", "task", row.Value.ID, "error", err)
 	}
 	b.Append(after.ID, last...)
-	b.EndTask(row, after, left)
-	req.put(b)
+	if err := s.post.End(ctx, b, row, after, left); err != nil {
+		return err
+	}
+	along.ride(b)
 	if err := s.commit(ctx, b); err != nil {
 		return err
 	}
 	s.due.forget(after.ID)
+	if after.Root().Kind() == task.Teammate {
+		s.background(func() { s.endIfQuiet(ctx, after.Team) })
+	}
 	return nil
 }
 
@@ -67,7 +72,7 @@ func (s *Supervisor) conclude(ctx context.Context, t task.Task) (left task.Concl
 		return s.concludeShell(ctx, t)
 	case task.Group:
 		return s.concludeGroup(ctx, t)
-	case task.Subagent:
+	case task.Subagent, task.Teammate:
 	}
 	return agent.Conclude(ctx, s.cfg.Journal, t)
 }

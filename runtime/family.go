@@ -30,8 +30,13 @@ func newFamily(s *Supervisor, l *loop, t task.Task) *family {
 	return &family{s: s, loop: l, task: t, turn: make(chan struct{}, 1), known: map[task.ID]bool{}}
 }
 
-// Spawn starts a task below the agent, in its workspace.
+// Spawn starts a task below the agent, or a teammate, in its workspace.
 func (f *family) Spawn(ctx context.Context, callID string, a task.Assignment) (task.ID, error) {
+	if a.Teammate != nil {
+		if err := f.mayRecruit(ctx, a); err != nil {
+			return "", err
+		}
+	}
 	a.RequestID, a.Caller, a.From = callID, string(f.task.ID), string(f.task.ID)
 	a.Team, a.Workspace, a.Parent, a.CallID = "", f.task.Workspace, f.task.ID, callID
 	id, err := f.s.Spawn(ctx, a)
@@ -43,14 +48,22 @@ func (f *family) Spawn(ctx context.Context, callID string, a task.Assignment) (t
 
 // Look shows a task of the agent's.
 func (f *family) Look(ctx context.Context, id task.ID) (tool.Waited, error) {
-	if err := f.own(ctx, id); err != nil {
+	id, err := f.named(ctx, id)
+	if err == nil {
+		err = f.own(ctx, id)
+	}
+	if err != nil {
 		return tool.Waited{}, err
 	}
 	return f.show(ctx, id, tool.Looked)
 }
 
-// Wait waits for the end of a task of the agent's.
+// Wait waits for the end of a task of the agent's, or of a teammate's turn.
 func (f *family) Wait(ctx context.Context, id task.ID, timeout time.Duration) (tool.Waited, error) {
+	id, err := f.named(ctx, id)
+	if err != nil {
+		return tool.Waited{}, err
+	}
 	if circle := f.s.waits.begin(f.task, id); circle != nil {
 		return tool.Waited{End: tool.Circle, Members: circle}, nil
 	}
@@ -68,11 +81,15 @@ func (f *family) Wait(ctx context.Context, id task.ID, timeout time.Duration) (t
 
 // Stop stops a task of the agent's and waits until it and all below it have ended, which has a bound (T1).
 func (f *family) Stop(ctx context.Context, id task.ID, level task.StopLevel) (tool.Waited, error) {
-	if err := f.own(ctx, id); err != nil {
+	id, err := f.named(ctx, id)
+	if err == nil {
+		err = f.own(ctx, id)
+	}
+	if err != nil {
 		return tool.Waited{}, err
 	}
-	req := StopRequest{TaskID: id, Level: level, Reason: fmt.Sprintf("stopped by %s, which started it", f.task.ID)}
-	err := f.aside(ctx, func() error { // what is stopped may need a slot to report
+	req := StopRequest{TaskID: id, Level: level, Reason: f.stopReason()}
+	err = f.aside(ctx, func() error { // what is stopped may need a slot to report
 		return f.s.Stop(ctx, req, func(StopProgress) error { return nil })
 	})
 	if err != nil {
@@ -81,7 +98,8 @@ func (f *family) Stop(ctx context.Context, id task.ID, level task.StopLevel) (to
 	return f.show(ctx, id, tool.TaskEnded)
 }
 
-// own refuses what the agent did not start: it looks after its children, and those of its groups.
+// own refuses what is not the agent's to look after: that are its children, and those of its groups; a lead's is all of its
+// team but itself.
 func (f *family) own(ctx context.Context, id task.ID) error {
 	row, err := f.s.cfg.Journal.Task(ctx, id)
 	switch {
@@ -89,7 +107,7 @@ func (f *family) own(ctx context.Context, id task.ID) error {
 		return f.notOwn(ctx, tool.Error{Reason: tool.NotFound, Message: fmt.Sprintf("there is no task %q", string(id))}, id)
 	case err != nil:
 		return err
-	case f.started(row.Value):
+	case f.looksAfter(row.Value):
 		return nil
 	}
 	return f.notOwn(ctx, tool.Error{Reason: tool.NotGranted, Message: fmt.Sprintf("task %s is not yours", id)}, id)
@@ -98,17 +116,27 @@ func (f *family) own(ctx context.Context, id task.ID) error {
 // notOwn names the tasks that could have been meant.
 func (f *family) notOwn(ctx context.Context, e tool.Error, id task.ID) error {
 	e.Subject, e.Message = string(id), e.Message+"; you can look after the tasks that you started"
+	if f.task.IsLead() {
+		e.Message += " and after all others of your team"
+	}
 	for living, err := range f.s.cfg.Journal.Living(ctx, f.task.Team) {
 		if err != nil {
 			return err
 		}
-		if row, err := f.s.cfg.Journal.Task(ctx, living); err == nil && f.started(row.Value) {
+		if row, err := f.s.cfg.Journal.Task(ctx, living); err == nil && f.looksAfter(row.Value) {
 			e.Allowed = append(e.Allowed, string(living))
+		}
+		if len(e.Allowed) == maxAllowed {
+			break
 		}
 	}
 	slices.Sort(e.Allowed)
+	e.Allowed = slices.Compact(e.Allowed) // one that changes sides meanwhile comes twice
 	return &e
 }
+
+// maxAllowed bounds the tasks that a refusal lists.
+const maxAllowed = 100
 
 // started tells whether the agent started a task, or the group that runs it.
 func (f *family) started(t task.Task) bool {
@@ -132,7 +160,7 @@ func (f *family) refused(err error) error {
 		fail.Reason = tool.NotFound
 	case errdefs.PermissionDenied:
 		fail.Reason, fail.Allowed = tool.NotGranted, allowed(err)
-	case errdefs.FailedPrecondition, errdefs.ResourceExhausted: // the reason says it
+	case errdefs.FailedPrecondition, errdefs.ResourceExhausted, errdefs.AlreadyExists: // the reason says it
 	default:
 		return err
 	}
@@ -154,8 +182,11 @@ func (f *family) show(ctx context.Context, id task.ID, end tool.WaitEnd) (tool.W
 	if err != nil {
 		return tool.Waited{}, err
 	}
-	f.learn(id, t.State.Terminal()) // the answer tells the end, or leaves it for later
+	f.learn(id, t.State.Terminal() || t.State == task.Idle) // the answer tells the end, or leaves it for later
 	seen := tool.Waited{End: end, Task: t.Task, Usage: t.Usage, WallTime: t.WallTime, Activity: t.Activity}
+	if seen.AgentID, err = f.agentID(ctx, t.Task); err != nil {
+		return seen, err
+	}
 	if t.State.Terminal() {
 		result, err := f.s.cfg.View.Result(ctx, id)
 		if err != nil {

@@ -97,7 +97,7 @@ func news(t task.Task, told task.State) []task.Body {
 		notices = append(notices, notice(t.State, "failed: "+why(t)))
 	case task.Killed:
 		notices = append(notices, notice(t.State, "was stopped: "+why(t)))
-	case task.Queued:
+	case task.Queued, task.Idle: // no teammate is in a group
 	}
 	return notices
 }

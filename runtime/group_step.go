@@ -57,7 +57,7 @@ func (g *group) from() string {
 	if g.task.CallID != "" {
 		return string(g.task.Parent)
 	}
-	return mailbox.FromUser
+	return mailbox.User
 }
 
 // fill puts the conclusion of the step before the n-th into what that one is told. The first of all stays as it is.

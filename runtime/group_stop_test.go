@@ -222,6 +222,7 @@ func TestKillOfAGroupThatTells(t *testing.T) {
 		h = newHouse(t, hang, inBubble, tapped(bent))
 		id := h.spawn("", parallel("a", "b"))
 		h.ended(id, task.Killed, task.StoppedByClient)
+		synctest.Wait() // until the stop has seen that, too
 		h.toldOnce(id)
 		times := map[string]int{}
 		for _, text := range h.news(id) {

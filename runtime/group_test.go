@@ -81,7 +81,7 @@ func (h *house) toldOnce(group task.ID) {
 }
 
 // inTurn checks that texts stand in a text in their order.
-func inTurn(t *testing.T, text string, parts ...string) {
+func inTurn(t testing.TB, text string, parts ...string) {
 	t.Helper()
 	rest := text
 	for _, part := range parts {

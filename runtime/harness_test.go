@@ -19,6 +19,7 @@ import (
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/sandbox"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/team/wire"
 	"github.com/agentd-dev/agentd/runtime/tool"
 	"github.com/agentd-dev/agentd/runtime/view"
 	"github.com/agentd-dev/agentd/store"
@@ -37,11 +38,12 @@ func TestMain(m *testing.M) {
 
 // house is a supervisor on a real store with real tools, and a model that the test plays.
 type house struct {
-	t         *testing.T
+	t         testing.TB
 	dir       string // state
 	workspace string
 	model     modelFunc
 	wrap      func(store.Store) store.Store
+	trusts    bool // histories are not checked
 	tools     []tool.Tool
 	running   int
 	items     int                    // of a group; 0: as by default
@@ -76,7 +78,7 @@ func (f modelFunc) Call(ctx context.Context, req model.Request, sink func(model.
 
 // strict is a model that refuses every history that the strictest server would.
 type strict struct {
-	t *testing.T
+	t testing.TB
 	modelFunc
 }
 
@@ -88,7 +90,7 @@ func (s strict) Call(ctx context.Context, req model.Request, sink func(model.Eve
 }
 
 // newHouse makes a house and starts it. Set up what differs in the options.
-func newHouse(t *testing.T, m modelFunc, options ...func(*house)) *house {
+func newHouse(t testing.TB, m modelFunc, options ...func(*house)) *house {
 	t.Helper()
 	h := &house{t: t, dir: t.TempDir(), workspace: t.TempDir(), model: m, running: 16}
 	h.workspace, _ = filepath.EvalSymlinks(h.workspace)
@@ -123,14 +125,18 @@ func (h *house) start() {
 		h.t.Cleanup(func() { _ = box.Close() })
 		processes = box
 	}
+	var asked model.Model = strict{h.t, h.model}
+	if h.trusts {
+		asked = h.model
+	}
 	live := view.NewLive()
 	h.view = view.New(h.journal, live, func(id task.ID) int { return h.sup.QueuePosition(id) }, time.Now)
 	h.sup = runtime.New(runtime.Config{
-		Journal: h.journal, Model: strict{h.t, h.model}, DefaultModel: "test",
+		Journal: h.journal, Model: asked, DefaultModel: "test",
 		Facts: func(name string) model.Facts { return h.facts[name] },
 		Tools: tool.NewSet(append(tool.Builtin(), h.tools...)...), Processes: processes, View: h.view, Live: live,
 		Workspaces: h.roots, MaxRunning: h.running, MaxShells: 4, MaxDepth: task.MaxDepth, MaxItems: cmp.Or(h.items, task.MaxItems),
-		MaxAtOnce: task.DefaultAtOnce, ShellQuota: h.quota, ShellTotal: h.total, Definitions: definition.New(), Now: time.Now, Log: log,
+		MaxAtOnce: task.DefaultAtOnce, Protocol: wire.Protocol(), ShellQuota: h.quota, ShellTotal: h.total, Definitions: definition.New(), Now: time.Now, Log: log,
 	})
 	var parts sync.WaitGroup
 	journalCtx, stopJournal := context.WithCancel(context.Background())
@@ -201,7 +207,7 @@ func (h *house) spawnBy(
 }
 
 func sendTo(id task.ID, text string) runtime.SendRequest {
-	return runtime.SendRequest{Caller: "test", From: "user", To: string(id), Text: text}
+	return runtime.SendRequest{Caller: "test", To: string(id), Text: text}
 }
 
 // patience is how long a test waits for what must happen. In a bubble it costs no time and must outlast every deadline.
@@ -301,7 +307,7 @@ func (noProcesses) Launch(sandbox.Owner, sandbox.Command, io.Writer, io.Writer) 
 func (noProcesses) Kill(context.Context, string) ([]sandbox.Process, error) { return nil, nil }
 func (noProcesses) Sweep(context.Context, []sandbox.Process) (int, error)   { return 0, nil }
 
-type testWriter struct{ t *testing.T }
+type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Logf("%s", p)

@@ -43,7 +43,11 @@ func (s *Supervisor) runLoop(ctx context.Context, l *loop, alone bool) {
 			if err != nil {
 				s.cfg.Log.Error("task has no loop until the next start", "task", l.id, "error", err)
 			}
+			s.endIfQuiet(ctx, l.team)
 			return
+		}
+		if errdefs.Is(err, errdefs.OutcomeUnknown) {
+			s.takeUpSoon(context.WithoutCancel(ctx)) // what it wrote may have given others work
 		}
 		s.cfg.Log.Warn("task waits for the store", "task", l.id, "error", err)
 		if s.awaitStore(context.WithoutCancel(ctx)) != nil {
@@ -80,7 +84,7 @@ func (s *Supervisor) settle(ctx context.Context, id task.ID, err error) error {
 	switch {
 	case err == nil, errors.Is(err, agent.ErrGone):
 		if err == nil {
-			s.due.forget(id)
+			s.due.forgetTurn(id)
 		}
 		s.cascade(ctx, id, task.Cancel)
 		return nil
@@ -116,7 +120,7 @@ func (s *Supervisor) startFailed(ctx context.Context, id task.ID, cause error) e
 		}
 		failed := live.Value.FailedResumes + 1
 		limit, reason := maxFailedResumes, task.CrashLoop
-		if row.Value.State == task.Queued {
+		if row.Value.State == task.Queued && row.Value.Incarnation <= 1 { // a revival is tried again (W2)
 			limit, reason = 1, task.SpawnFailed
 		}
 		if errdefs.KindOf(cause) == errdefs.Unavailable {

@@ -2,8 +2,6 @@ package runtime
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,12 +91,17 @@ func (s *Supervisor) teamFor(ctx context.Context, a task.Assignment, workspace s
 		return j.Team(ctx, parent.Value.Team)
 	case a.Team != "" && !isDefault(a.Team):
 		return j.TeamByName(ctx, a.Team)
-	case a.Team != "" || workspace == "" || workspace == s.home():
+	case a.Team != "" || workspace == "":
 		return s.defaultTeam(ctx)
 	}
 	find := func() (roster.Team, error) { return j.TeamByRoot(ctx, workspace) }
-	sum := sha256.Sum256([]byte(workspace))
-	return s.findOrMake(ctx, roster.NameFor(workspace, hex.EncodeToString(sum[:])), workspace, find)
+	if workspace == s.home() { // the default team's, unless another one, or itself by another name, has it
+		if team, err := find(); !errdefs.Is(err, errdefs.TeamNotFound) {
+			return team, err
+		}
+		return s.defaultTeam(ctx)
+	}
+	return s.findOrMake(ctx, nameFor(workspace), workspace, find)
 }
 
 // defaultTeam has the first --workspace, unless that is another team's from the time before it was the first.
@@ -109,6 +112,25 @@ func (s *Supervisor) defaultTeam(ctx context.Context) (roster.Team, error) {
 		return s.findOrMake(ctx, roster.DefaultTeam, "", find)
 	}
 	return team, err
+}
+
+// FindTeam finds the named team, or the one of the workspace, or the default one. TeamNotFound when there is none yet.
+func (s *Supervisor) FindTeam(ctx context.Context, name, workspace string) (roster.Team, error) {
+	j := s.cfg.Journal
+	if name != "" {
+		return j.TeamByName(ctx, name)
+	}
+	if workspace != "" {
+		root, err := s.canonical(workspace)
+		if err != nil {
+			return roster.Team{}, err
+		}
+		team, err := j.TeamByRoot(ctx, root)
+		if root != s.home() || !errdefs.Is(err, errdefs.TeamNotFound) {
+			return team, err
+		}
+	}
+	return j.TeamByName(ctx, roster.DefaultTeam)
 }
 
 func (s *Supervisor) findOrMake(

@@ -19,6 +19,13 @@ func (s *Supervisor) checkModel(ctx context.Context, t task.Task) error {
 	case t.Budget.Cost > 0:
 		return noPrice("budget.cost_usd", t.Model, "the cost")
 	}
+	in, err := s.cfg.Journal.Team(ctx, t.Team)
+	if err != nil {
+		return err
+	}
+	if in.Budget.Cost > 0 {
+		return noPrice("model", t.Model, "the cost of the team "+in.Name)
+	}
 	for _, id := range t.Ancestors {
 		row, err := s.cfg.Journal.Task(ctx, id)
 		if err != nil && !errdefs.Is(err, errdefs.TaskNotFound) {

@@ -30,11 +30,11 @@ func (q *fairQueue) push(team string, id task.ID) {
 	q.byTeam[team], q.teamOf[id], q.places = append(q.byTeam[team], id), team, nil
 }
 
-// pop takes the next task; the queue must not be empty.
-func (q *fairQueue) pop() task.ID {
-	team := q.turns[0]
+// pop takes the next task and its team; the queue must not be empty.
+func (q *fairQueue) pop() (team string, id task.ID) {
+	team = q.turns[0]
 	q.turns, q.places = q.turns[1:], nil
-	id := q.byTeam[team][0]
+	id = q.byTeam[team][0]
 	delete(q.teamOf, id)
 	if rest := q.byTeam[team][1:]; len(rest) > 0 {
 		q.byTeam[team] = rest
@@ -42,7 +42,7 @@ func (q *fairQueue) pop() task.ID {
 	} else {
 		delete(q.byTeam, team)
 	}
-	return id
+	return team, id
 }
 
 // remove takes a task out, wherever it stands.

@@ -34,7 +34,8 @@ func TestFairQueue(t *testing.T) {
 	}
 	var got []task.ID
 	for q.len() > 0 {
-		got = append(got, q.pop())
+		_, id := q.pop()
+		got = append(got, id)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the order is %v, not %v", got, want)
@@ -54,7 +55,8 @@ func TestFairQueueInAnyOrder(t *testing.T) {
 				waiting[id] = true
 			case 2:
 				if q.len() > 0 {
-					delete(waiting, q.pop())
+					_, id := q.pop()
+					delete(waiting, id)
 				}
 			case 3:
 				if all := slices.Sorted(maps.Keys(waiting)); len(all) > 0 {
@@ -71,7 +73,7 @@ func TestFairQueueInAnyOrder(t *testing.T) {
 			places[q.position(id)] = id
 		}
 		for place := 1; q.len() > 0; place++ {
-			if id := q.pop(); places[place] != id {
+			if _, id := q.pop(); places[place] != id {
 				t.Fatalf("%s came as number %d; that was the place of %s", id, place, places[place])
 			}
 		}

@@ -32,7 +32,7 @@ func (f found) queued() bool { return f.row.Value.State == task.Queued }
 // recover brings the store and the machine to where tasks can go on (D4): no leftover process, no orphan, deadlines
 // loaded, and every living task on its way. No loop runs yet, and doing it again changes nothing more.
 func (s *Supervisor) recover(ctx context.Context) error {
-	teams, err := s.cfg.Journal.Teams(ctx)
+	teams, err := s.cfg.Journal.AllTeams(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,8 +65,20 @@ func (s *Supervisor) recover(ctx context.Context) error {
 			}
 			s.due.add(due)
 		}
+		s.runErrandsSoon(team.ID)
 	}
 	return nil
+}
+
+// putOnItsWay lets a task run that has work, unless its group decides when.
+func (s *Supervisor) putOnItsWay(t task.Task) {
+	switch {
+	case waitsForGroup(t):
+	case t.Kind == task.Teammate && t.State != task.Queued:
+		s.wake(t.Team, t.ID)
+	default:
+		s.enqueue(t.Team, t.ID)
+	}
 }
 
 // inOrder puts what ran before what waits for its first start, and what is older first.
@@ -110,10 +122,10 @@ func (s *Supervisor) sweep(ctx context.Context, teams []roster.Team) error {
 	return nil
 }
 
-// find reads a team's living tasks. A record in quarantine is reported by the store, and its task is lost.
+// find reads a team's tasks that have work. Idle teammates are not looked at (W4). A record in quarantine is reported by the store, and its task is lost.
 func (s *Supervisor) find(ctx context.Context, team string) ([]found, error) {
 	var living []found
-	for id, err := range s.cfg.Journal.Living(ctx, team) {
+	for id, err := range s.cfg.Journal.Working(ctx, team) {
 		if err != nil {
 			return nil, err
 		}
@@ -206,9 +218,7 @@ func (s *Supervisor) resume(ctx context.Context, f found) error {
 	case !errdefs.Is(err, errdefs.RecordNotFound):
 		return err
 	}
-	if !waitsForGroup(t) {
-		s.enqueue(t.Team, t.ID)
-	}
+	s.putOnItsWay(t)
 	return nil
 }
 

@@ -50,6 +50,14 @@ func (r *requestRow) put(b *journal.Batch) {
 	}
 }
 
+// rider lets it ride on another batch; nil for a call without a request id.
+func (r *requestRow) rider() rider {
+	if r == nil {
+		return nil
+	}
+	return r.put
+}
+
 // record keeps a request id whose call had nothing to change. Conflict when it was used meanwhile.
 func (s *Supervisor) record(ctx context.Context, team string, r *requestRow) error {
 	if r == nil {

@@ -238,7 +238,9 @@ func (sh *shell) finishOnce(ctx context.Context, end shellEnd, exit sandbox.Exit
 	if !sh.command.Resisted() { // else the record stays, for the sweep at the next start
 		b.DeleteProcess(after.ID, shellCall)
 	}
-	b.EndTask(row, after, sh.conclusion(end, exit))
+	if err := sh.s.post.End(ctx, b, row, after, sh.conclusion(end, exit)); err != nil {
+		return err
+	}
 	return sh.s.cfg.Journal.Commit(ctx, b)
 }
 

@@ -41,7 +41,9 @@ func (s *Supervisor) shellLost(ctx context.Context, t task.Task) error {
 	}
 	b.Append(t.ID, &task.Notice{Text: fmt.Sprintf("The daemon went down while the command ran, and the command was "+
 		"killed. What it wrote after the first %d bytes may be lost.", kept)})
-	b.EndTask(row, after, left)
+	if err := s.post.End(ctx, b, row, after, left); err != nil {
+		return err
+	}
 	return s.commit(ctx, b)
 }
 

@@ -15,6 +15,7 @@ type pool struct {
 	limit int
 	used  int
 	back  []comeback // waits for a slot again, and goes first
+	woken fairQueue  // teammates whose next turn has something to do; they go before what is new
 	queue fairQueue
 }
 
@@ -23,25 +24,51 @@ func newPools(running, shells int) map[task.Kind]*pool {
 	limits := map[task.Kind]int{task.Subagent: running, task.Shell: shells, task.Group: math.MaxInt}
 	pools := map[task.Kind]*pool{}
 	for kind, limit := range limits {
-		pools[kind] = &pool{limit: limit, queue: newFairQueue()}
+		pools[kind] = &pool{limit: limit, woken: newFairQueue(), queue: newFairQueue()}
 	}
+	pools[task.Teammate] = pools[task.Subagent] // agents share their slots
 	return pools
 }
 
 func (p *pool) free() bool { return p.used < p.limit }
 
+// waiting tells whether anybody waits for a first slot, or for one after idleness.
+func (p *pool) waiting() bool { return p.woken.len()+p.queue.len() > 0 }
+
+// position is a queued task's place, 1 for the next one; 0 when it does not wait.
+func (p *pool) position(id task.ID) int {
+	if n := p.woken.position(id); n > 0 {
+		return n
+	}
+	if n := p.queue.position(id); n > 0 {
+		return p.woken.len() + n
+	}
+	return 0
+}
+
+// pop takes the next one.
+func (p *pool) pop() (team string, id task.ID) {
+	if p.woken.len() > 0 {
+		return p.woken.pop()
+	}
+	return p.queue.pop()
+}
+
 // loop is a task's goroutine.
 type loop struct {
 	id     task.ID
+	team   string
 	pool   *pool
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the goroutine returns
 
 	// What follows is guarded by the supervisor's mu.
-	slot    bool                     // it holds one of the pool's slots
-	stopped bool                     // a stop of its task is on disk
-	ended   time.Time                // since when the task is terminal although the goroutine has not returned; zero: it is not
-	killed  map[sandbox.Process]bool // processes killed since then
+	slot      bool                     // it holds one of the pool's slots
+	stopped   bool                     // a stop of its task is on disk
+	interrupt func(messageID string)   // tells an agent's loop of a message that does not wait; nil: it has not begun
+	again     bool                     // its task is to get another loop when it returns
+	ended     time.Time                // since when the task is terminal although the goroutine has not returned; zero: it is not
+	killed    map[sandbox.Process]bool // processes killed since then
 }
 
 // comeback is a loop that waits for a slot again.
@@ -59,6 +86,15 @@ func (s *Supervisor) enqueue(team string, id task.ID) {
 	s.dispatch(p)
 }
 
+// wake lets a teammate run that has got work, ahead of what is new (R7).
+func (s *Supervisor) wake(team string, id task.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pools[id.Kind()]
+	p.woken.push(team, id)
+	s.dispatch(p)
+}
+
 // dispatch hands out free slots: first to loops that come back, then to queued tasks. The caller holds mu.
 func (s *Supervisor) dispatch(p *pool) {
 	for p.free() && len(p.back) > 0 {
@@ -67,11 +103,13 @@ func (s *Supervisor) dispatch(p *pool) {
 		next.loop.give()
 		close(next.turn)
 	}
-	for p.free() && p.queue.len() > 0 && !s.held && !s.stopped && s.launch != nil {
-		id := p.queue.pop()
-		if s.loops[id] == nil { // else it runs already
-			s.startLoop(id, false)
+	for p.free() && p.waiting() && !s.held && !s.stopped && s.launch != nil {
+		team, id := p.pop()
+		if l := s.loops[id]; l != nil {
+			l.again = true // it may be on its way out
+			continue
 		}
+		s.startLoop(team, id, false)
 	}
 }
 
@@ -87,14 +125,14 @@ func (s *Supervisor) QueuePosition(id task.ID) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.pools[id.Kind()]; p != nil {
-		return p.queue.position(id)
+		return p.position(id)
 	}
 	return 0
 }
 
 // startLoop gives a task its loop and a slot. The caller holds mu.
-func (s *Supervisor) startLoop(id task.ID, alone bool) *loop {
-	l := &loop{id: id, pool: s.pools[id.Kind()], done: make(chan struct{}), killed: map[sandbox.Process]bool{}}
+func (s *Supervisor) startLoop(team string, id task.ID, alone bool) *loop {
+	l := &loop{id: id, team: team, pool: s.pools[id.Kind()], done: make(chan struct{}), killed: map[sandbox.Process]bool{}}
 	s.loops[id] = l
 	l.give()
 	s.launch(l, alone)
@@ -114,7 +152,11 @@ func (s *Supervisor) launcher(work context.Context) func(l *loop, alone bool) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			delete(s.loops, l.id)
+			if l.again && !s.stopped {
+				l.pool.woken.push(l.team, l.id)
+			}
 			s.release(l)
+			s.dispatch(l.pool)
 		})
 	}
 }

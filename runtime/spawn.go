@@ -95,6 +95,12 @@ func (s *Supervisor) register(
 	}
 	d.Task.CallID, d.Task.CancelOnDisconnect = a.CallID, a.CancelOnDisconnect
 	d.Task.Description = cmp.Or(a.Description, d.Task.Description)
+	if a.Teammate != nil {
+		d.Task.SpawnedBy = a.Parent
+		if err := s.post.Spawner.Enlist(ctx, b, &d.Task); err != nil {
+			return "", err
+		}
+	}
 	var items []task.Draft
 	if a.Group != nil {
 		if items, err = s.draftItems(ctx, at.below(d.Task), a, &d); err != nil {
@@ -125,9 +131,10 @@ func (s *Supervisor) draft(ctx context.Context, at site, a task.Assignment) (tas
 type site struct {
 	team      roster.Team
 	workspace string
-	above     []task.ID   // the parent first
-	grant     grant.Grant // what they may be granted at most
-	byAgent   bool        // an agent's tool call asks for them (P2)
+	above     []task.ID          // the parent first
+	grant     grant.Grant        // what they may be granted at most
+	byAgent   bool               // an agent's tool call asks for them (P2)
+	as        *task.TeammateSpec // of a teammate
 	batch     *journal.Batch
 }
 
@@ -143,7 +150,7 @@ func (at site) below(group task.Task) site {
 func (s *Supervisor) siteOf(
 	ctx context.Context, a task.Assignment, team roster.Team, workspace string, b *journal.Batch,
 ) (site, error) {
-	at := site{team: team, workspace: workspace, byAgent: a.CallID != "", batch: b}
+	at := site{team: team, workspace: workspace, byAgent: a.CallID != "", batch: b, as: a.Teammate}
 	if a.Parent == "" {
 		at.grant = s.wholeGrant(workspace)
 		return at, nil
@@ -156,10 +163,15 @@ func (s *Supervisor) siteOf(
 	if err := s.checkParent(p, team, a.Shell != nil); err != nil {
 		return at, err
 	}
+	if a.Teammate != nil && !p.IsLead() {
+		return at, errdefs.BadField("parent_task_id", "the parent of a teammate is its team; name the lead, or nobody")
+	}
 	if at.grant, err = heritage(p, workspace); err != nil {
 		return at, err
 	}
-	at.above = append([]task.ID{p.ID}, p.Ancestors...)
+	if a.Teammate == nil { // whose parent is its team (N4)
+		at.above = append([]task.ID{p.ID}, p.Ancestors...)
+	}
 	b.GuardTask(row)
 	return at, nil
 }
@@ -170,7 +182,7 @@ func (s *Supervisor) checkParent(p task.Task, team roster.Team, shell bool) erro
 	switch {
 	case p.Team != team.ID:
 		return errdefs.BadField("parent_task_id", "task %s belongs to another team", p.ID)
-	case p.Kind != task.Subagent:
+	case !p.Kind.IsAgent():
 		return errdefs.BadField("parent_task_id", "task %s is no agent; only an agent can be a parent", p.ID)
 	case p.State.Terminal():
 		return errdefs.New(errdefs.FailedPrecondition, errdefs.TaskEnded, string(p.ID), "parent %s has ended", p.ID)

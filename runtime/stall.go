@@ -6,6 +6,7 @@ import (
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/roster"
+	"github.com/agentd-dev/agentd/runtime/task"
 )
 
 // commit writes a batch. When it may have landed although nobody here knows, what the store says is taken up as soon as
@@ -39,7 +40,7 @@ func (s *Supervisor) takeUp(ctx context.Context) {
 		return
 	}
 	err = s.persist(ctx, func() error {
-		teams, err := s.cfg.Journal.Teams(ctx)
+		teams, err := s.cfg.Journal.AllTeams(ctx)
 		if err != nil {
 			return err
 		}
@@ -77,10 +78,11 @@ func (s *Supervisor) takeUpTeam(ctx context.Context, team roster.Team) error {
 				return err
 			}
 		}
-		if f.queued() && !waitsForGroup(t) {
-			s.enqueue(t.Team, t.ID)
+		if f.queued() || t.State == task.Idle {
+			s.putOnItsWay(t)
 		}
 	}
+	s.runErrandsSoon(team.ID)
 	return nil
 }
 

@@ -40,13 +40,13 @@ func (s *Supervisor) start(ctx context.Context, l *loop, alone bool) (work, erro
 		return s.startShell(ctx, l, row.Value, spec, alone)
 	case task.Group:
 		return s.startGroup(ctx, l, row.Value, spec, alone)
-	case task.Subagent:
+	case task.Subagent, task.Teammate:
 	}
 	return s.startAgent(ctx, l, row.Value, spec, alone)
 }
 
 func (s *Supervisor) startAgent(ctx context.Context, l *loop, t task.Task, spec task.Spec, alone bool) (work, error) {
-	team, err := s.cfg.Journal.Team(ctx, t.Team)
+	in, err := s.cfg.Journal.Team(ctx, t.Team)
 	if err != nil {
 		return work{}, err
 	}
@@ -54,7 +54,8 @@ func (s *Supervisor) startAgent(ctx context.Context, l *loop, t task.Task, spec 
 	if err != nil {
 		return work{}, err
 	}
-	history, err := agent.Load(ctx, s.cfg.Journal, t, agent.SystemPrompt(t, spec, team.Name))
+	system := agent.SystemPrompt(t, spec, in.Name, s.cfg.Protocol)
+	history, err := agent.Load(ctx, s.cfg.Journal, t, s.histories.take(t.ID), system, s.cfg.Protocol.Format)
 	if err != nil {
 		return work{}, err
 	}
@@ -64,24 +65,36 @@ func (s *Supervisor) startAgent(ctx context.Context, l *loop, t task.Task, spec 
 	}
 	a := &agent.Agent{
 		Journal: s.cfg.Journal, Model: s.cfg.Model, Tools: s.cfg.Tools, Slots: pauser{s, l}, Draining: s.draining,
-		Now: s.cfg.Now, Log: s.cfg.Log, Spec: spec, History: history, Above: above,
-		Facts:  s.cfg.Facts(t.Model),
+		Now: s.cfg.Now, Log: s.cfg.Log, Spec: spec, History: history, Above: above, Post: s.post,
+		Facts: s.cfg.Facts(t.Model), CacheKey: s.cfg.Journal.StoreID() + "-" + string(t.ID),
 		Deltas: func(d task.Delta) { s.cfg.Live.Publish(l.id, d) },
 	}
 	if a.Task, a.LiveRev, err = s.commitStart(ctx, l.id, alone); err != nil {
 		_ = files.Close() // only read so far
 		return work{}, err
 	}
+	s.hears(l, a)
 	owner := sandbox.Owner{TaskID: string(l.id), TeamID: t.Team, Start: a.Task.Start}
+	family := newFamily(s, l, a.Task)
 	a.Scope = &tool.Scope{
 		Workspace: t.Workspace, Grant: t.Grant, Files: files, Known: history.Known, HasSchema: spec.Schema != "",
-		Outputs: outputs{s.cfg.Journal, t.Team, l.id}, Tasks: newFamily(s, l, a.Task),
+		Outputs: outputs{s.cfg.Journal, t.Team, l.id}, Tasks: family,
 		Shell: s.cfg.Processes.Shell(owner, sandbox.Events{
 			Started: a.ProcessStarted, Ended: a.ProcessEnded,
 			Killed: func(killed []sandbox.Process) { s.countKilled(l, killed) },
 		}).Beside(files),
 	}
-	return work{task: a.Task, run: a.Run, close: func() { _ = files.Close() }}, nil // directories only: nothing can be lost
+	if t.Kind == task.Teammate {
+		a.Scope.Crew = &crew{s: s, task: a.Task, family: family}
+	}
+	run := func(ctx context.Context) error {
+		err := a.Run(ctx)
+		if f, ok := a.AtRest(); ok {
+			s.histories.keep(l.id, f)
+		}
+		return err
+	}
+	return work{task: a.Task, run: run, close: func() { _ = files.Close() }}, nil // directories only: nothing can be lost
 }
 
 // above are the tasks above t whose budgets its calls count against (R4).
@@ -115,7 +128,7 @@ func (s *Supervisor) living(ctx context.Context, id task.ID) (journal.Row[task.T
 	return row, live, err
 }
 
-// commitStart writes RUNNING for a queued task, and the next start number for any, again when a stop came between. It
+// commitStart writes RUNNING for a queued or idle task, and the next start number for any, again when a stop came between. It
 // gives the task after it, and the revision that guards the loop.
 func (s *Supervisor) commitStart(ctx context.Context, id task.ID, alone bool) (task.Task, journal.Rev, error) {
 	for {
@@ -138,14 +151,23 @@ func (s *Supervisor) commitStart(ctx context.Context, id task.ID, alone bool) (t
 	}
 }
 
+// beginning is the change with which a task gets a loop.
+func beginning(t task.Task) task.Change {
+	switch t.State {
+	case task.Queued:
+		return task.Start{}
+	case task.Idle:
+		return task.Wake{}
+	case task.Running, task.Waiting, task.Stopping, task.Completed, task.Failed, task.Killed:
+	}
+	return task.Resume{}
+}
+
 func (s *Supervisor) writeStart(
 	ctx context.Context, row journal.Row[task.Task], live journal.Row[journal.Live], alone bool,
 ) (task.Task, error) {
 	t := row.Value
-	var change task.Change = task.Resume{}
-	if t.State == task.Queued {
-		change = task.Start{}
-	}
+	change := beginning(t)
 	b := s.cfg.Journal.Batch(t.Team)
 	after, err := task.Apply(t, change, b.Now())
 	if err != nil {
@@ -170,7 +192,7 @@ func (s *Supervisor) writeStart(
 	b.PutLive(t.ID, next)
 	b.DeleteDue(t.ID, journal.DueResume)
 	timeout := journal.Due{At: b.Now().Add(t.Budget.WallTime), TaskID: t.ID, Kind: journal.DueTimeout}
-	limited := t.State == task.Queued && t.Budget.WallTime > 0
+	limited := (t.State == task.Queued || t.State == task.Idle) && t.Budget.WallTime > 0
 	if limited {
 		b.PutDue(timeout)
 	}

@@ -103,10 +103,8 @@ func (s *Supervisor) order(ctx context.Context, id task.ID, order task.StopOrder
 		switch {
 		case row.Value.State.Terminal():
 			err = s.record(ctx, row.Value.Team, req)
-		case row.Value.State == task.Queued:
-			err = s.discard(ctx, row, order, req)
 		default:
-			err = s.ask(ctx, row, order, req)
+			err = s.halt(ctx, row, order, req.rider())
 		}
 		if !errdefs.Is(err, errdefs.Conflict) {
 			return err
@@ -117,9 +115,28 @@ func (s *Supervisor) order(ctx context.Context, id task.ID, order task.StopOrder
 	}
 }
 
-// discard ends a task that never ran. Conflict when it changed since the row was read.
-func (s *Supervisor) discard(ctx context.Context, row journal.Row[task.Task], order task.StopOrder, req *requestRow) error {
-	if err := s.finish(ctx, row, order.Finish(), req); err != nil {
+// rider adds to a batch what must land together with it.
+type rider func(b *journal.Batch)
+
+// ride lets it, if there is one.
+func (r rider) ride(b *journal.Batch) {
+	if r != nil {
+		r(b)
+	}
+}
+
+// halt makes a stop of a living task durable, together with what rides along, and does it. Conflict when the task changed
+// since the row was read.
+func (s *Supervisor) halt(ctx context.Context, row journal.Row[task.Task], order task.StopOrder, along rider) error {
+	if row.Value.State == task.Queued || row.Value.State == task.Idle {
+		return s.discard(ctx, row, order, along)
+	}
+	return s.ask(ctx, row, order, along)
+}
+
+// discard ends a task that has no loop: it never ran, or is idle. Conflict when it changed since the row was read.
+func (s *Supervisor) discard(ctx context.Context, row journal.Row[task.Task], order task.StopOrder, along rider) error {
+	if err := s.finish(ctx, row, order.Finish(), along); err != nil {
 		return err
 	}
 	s.cut(row.Value.ID, true)
@@ -129,14 +146,18 @@ func (s *Supervisor) discard(ctx context.Context, row journal.Row[task.Task], or
 
 // ask makes a stop durable before anything is done about it: from here on the task can't end as if nobody had stopped
 // it. Conflict when it changed since the row was read.
-func (s *Supervisor) ask(ctx context.Context, row journal.Row[task.Task], order task.StopOrder, req *requestRow) error {
+func (s *Supervisor) ask(ctx context.Context, row journal.Row[task.Task], order task.StopOrder, along rider) error {
+	b := s.cfg.Journal.Batch(row.Value.Team)
 	if row.Value.Stop != nil && order.Level <= row.Value.Stop.Level {
-		if err := s.record(ctx, row.Value.Team, req); err != nil {
-			return err
+		if along != nil {
+			b.GuardTask(row)
+			along(b)
+			if err := s.commit(ctx, b); err != nil {
+				return err
+			}
 		}
 		return s.enforce(ctx, row.Value)
 	}
-	b := s.cfg.Journal.Batch(row.Value.Team)
 	after, err := task.Apply(row.Value, task.Stop{Order: order}, b.Now())
 	if err != nil {
 		return err
@@ -144,7 +165,7 @@ func (s *Supervisor) ask(ctx context.Context, row journal.Row[task.Task], order 
 	b.ChangeTask(row, after)
 	due := journal.Due{At: b.Now().Add(after.Stop.Patience()), TaskID: after.ID, Kind: journal.DueStop}
 	b.PutDue(due)
-	req.put(b)
+	along.ride(b)
 	if err := s.commit(ctx, b); err != nil {
 		return err
 	}
@@ -239,6 +260,7 @@ func (s *Supervisor) cut(id task.ID, ended bool) {
 	defer s.mu.Unlock()
 	if p := s.pools[id.Kind()]; ended && p != nil {
 		p.queue.remove(id)
+		p.woken.remove(id)
 	}
 	l := s.loops[id]
 	if l == nil {

@@ -16,23 +16,30 @@ const progressEvery = time.Second
 type stopWatch struct {
 	s     *Supervisor
 	team  string
-	roots []task.ID
+	roots map[task.ID]bool
+	again map[task.ID]bool         // of them: teammates that have ended and live again, which no stop is about
+	begun bool                     // the stops are on disk
 	level task.StopLevel           // hardest of the roots' stops, and at least the one asked for
 	alive []journal.Row[task.Task] // the roots that live, and the living below them, as last seen
 	loops map[*loop]bool           // of all that were seen alive; they count the killed
 }
 
 func (s *Supervisor) watchStop(team string, roots []task.ID, level task.StopLevel) *stopWatch {
-	return &stopWatch{s: s, team: team, roots: roots, level: level, loops: map[*loop]bool{}}
+	w := &stopWatch{s: s, team: team, roots: map[task.ID]bool{}, again: map[task.ID]bool{}, level: level, loops: map[*loop]bool{}}
+	for _, id := range roots {
+		w.roots[id] = true
+	}
+	return w
 }
 
 // look reads who lives.
 func (w *stopWatch) look(ctx context.Context) error {
-	for _, id := range w.roots {
+	for id := range w.roots {
 		root, err := w.s.cfg.Journal.Task(ctx, id)
 		if err != nil && !journal.IsLost(err) {
 			return err
 		}
+		w.again[id] = err == nil && w.begun && root.Value.Stop == nil
 		if err == nil && root.Value.Stop != nil {
 			w.level = max(w.level, root.Value.Stop.Level)
 		}
@@ -63,10 +70,10 @@ func (w *stopWatch) look(ctx context.Context) error {
 	return nil
 }
 
-// covers tells whether a task is one of the roots or below one.
+// covers tells whether a task is one of the roots or below one. Of those that live again it is what their end still stops.
 func (w *stopWatch) covers(t task.Task) bool {
-	return slices.Contains(w.roots, t.ID) ||
-		slices.ContainsFunc(t.Ancestors, func(id task.ID) bool { return slices.Contains(w.roots, id) })
+	of := func(id task.ID) bool { return w.roots[id] && (!w.again[id] || t.Stop != nil) }
+	return of(t.ID) || slices.ContainsFunc(t.Ancestors, of)
 }
 
 // killed counts the processes that were killed so far.
@@ -82,6 +89,7 @@ func (w *stopWatch) killed() int {
 
 // awaitEnd tells progress until all are terminal. The stops are on disk, and look was called before them.
 func (w *stopWatch) awaitEnd(ctx context.Context, progress func(StopProgress) error) error {
+	w.begun = true
 	var told StopProgress
 	for {
 		if err := w.look(ctx); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/sandbox"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/team"
 	"github.com/agentd-dev/agentd/runtime/tool"
 	"github.com/agentd-dev/agentd/runtime/view"
 )
@@ -68,6 +69,8 @@ type Config struct {
 	MaxItems     int        // agents of a group
 	MaxAtOnce    int        // of them side by side, when the spawn does not say; 1 to MaxItems
 	Definitions  *definition.Registry
+	Protocol     team.Protocol // words between agents; what it lacks is plain
+	MaxHops      int           // how often what agents send may go from one to the next; 0: DefaultMaxHops
 	Now          func() time.Time
 	Log          *slog.Logger
 }
@@ -81,6 +84,9 @@ type Supervisor struct {
 	suspects  chan task.ID  // to be resumed alone
 	shells    *allowance    // of what shells write
 	waits     *waits
+	histories *histories
+	post      *team.Post
+	errand    chan struct{} // some outbox may hold something
 	work      sync.WaitGroup
 
 	mu       sync.Mutex
@@ -90,17 +96,32 @@ type Supervisor struct {
 	loops    map[task.ID]*loop
 	attached map[task.ID]int // clients whose streams follow a spawn
 	takes    bool            // a takeUp waits for the store
+	errands  map[string]bool // teams whose outbox may hold something
 	stopped  bool
 }
 
 // New makes a supervisor; Serve starts it.
 func New(cfg Config) *Supervisor {
 	cfg.ShellQuota = cmp.Or(cfg.ShellQuota, DefaultShellQuota)
-	return &Supervisor{
+	cfg.Protocol = cfg.Protocol.Whole()
+	cfg.MaxHops = cmp.Or(cfg.MaxHops, DefaultMaxHops)
+	s := &Supervisor{
+		post: team.NewPost(cfg.Journal), errand: make(chan struct{}, 1),
 		cfg: cfg, due: newDeadlines(), draining: make(chan struct{}), reachable: make(chan struct{}),
-		suspects: make(chan task.ID, 1), waits: newWaits(), loops: map[task.ID]*loop{}, attached: map[task.ID]int{},
+		suspects: make(chan task.ID, 1), waits: newWaits(), histories: newHistories(), loops: map[task.ID]*loop{}, attached: map[task.ID]int{}, errands: map[string]bool{},
 		pools: newPools(cfg.MaxRunning, cfg.MaxShells), shells: &allowance{left: cmp.Or(cfg.ShellTotal, DefaultShellTotal)},
 	}
+	cfg.Journal.OnWork(s.onWork)
+	return s
+}
+
+// onWork takes up what a commit has left to do.
+func (s *Supervisor) onWork(team string, id task.ID) {
+	if id == "" {
+		s.runErrandsSoon(team)
+		return
+	}
+	s.wake(team, id)
 }
 
 // Serve recovers what the store says is unfinished and works until ctx ends. Then no new step begins, running steps get
@@ -126,6 +147,8 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 	s.mu.Unlock()
 	reach()
 	s.background(func() { s.resumeSuspects(work) })
+	s.background(func() { s.runErrands(work) })
+	s.background(func() { s.finishDeletions(work) })
 	s.loopDeadlines(ctx)
 	s.drain(cut)
 	return nil
@@ -154,7 +177,8 @@ func (s *Supervisor) loopDeadlines(ctx context.Context) {
 }
 
 func (s *Supervisor) prune(ctx context.Context) {
-	teams, err := s.cfg.Journal.Teams(ctx)
+	teams, err := s.cfg.Journal.AllTeams(ctx)
+	err = errors.Join(err, s.cfg.Journal.Prune(ctx, journal.Daemon))
 	for _, team := range teams {
 		err = errors.Join(err, s.cfg.Journal.Prune(ctx, team.ID))
 	}
@@ -211,7 +235,10 @@ func (s *Supervisor) Counts() (queued, running, stuck int) {
 		}
 	}
 	for kind, p := range s.pools {
-		queued += p.queue.len()
+		if kind == task.Teammate {
+			continue // they share the pool of subagents
+		}
+		queued += p.queue.len() + p.woken.len()
 		if kind != task.Group {
 			running += p.used
 		}

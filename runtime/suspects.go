@@ -46,6 +46,10 @@ func (s *Supervisor) resumeSuspects(ctx context.Context) {
 // task start until the suspect has committed a step or its loop has ended: if the daemon goes down meanwhile, it is
 // known who did it.
 func (s *Supervisor) resumeAlone(ctx context.Context, id task.ID) error {
+	team, err := s.cfg.Journal.TeamOf(ctx, id)
+	if err != nil {
+		return err
+	}
 	s.hold(true)
 	defer s.hold(false)
 	for _, l := range s.running() {
@@ -59,7 +63,7 @@ func (s *Supervisor) resumeAlone(ctx context.Context, id task.ID) error {
 		s.mu.Unlock()
 		return nil
 	}
-	l := s.startLoop(id, true)
+	l := s.startLoop(team, id, true)
 	s.mu.Unlock()
 	return s.awaitStep(ctx, l)
 }
@@ -87,7 +91,7 @@ func (s *Supervisor) running() []*loop {
 // the loop has, or the daemon stops. A task whose record is lost has nothing to show; a group and a shell, which is never
 // resumed, are not to blame.
 func (s *Supervisor) awaitStep(ctx context.Context, l *loop) error {
-	if l.id.Kind() != task.Subagent {
+	if !l.id.Kind().IsAgent() {
 		return nil
 	}
 	err := s.persist(ctx, func() error { return s.awaitStepOnce(ctx, l) })

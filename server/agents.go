@@ -7,7 +7,6 @@ import (
 	"google.golang.org/grpc"
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
-	"github.com/agentd-dev/agentd/mailbox"
 	"github.com/agentd-dev/agentd/runtime"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/view"
@@ -46,12 +45,16 @@ func (s agents) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingSer
 	if err != nil {
 		return inRequest(err, req)
 	}
-	err = s.view.Output(ctx, view.OutputRequest{TaskID: id, Follow: true, Deltas: true}, func(i view.Item) error {
-		return sent(stream.Send(spawnItem(i)))
-	})
+	err = s.view.Output(ctx, view.OutputRequest{
+		TaskID: id, Follow: true, Deltas: true, EndIdle: endsIdle(assignment),
+	}, func(i view.Item) error { return sent(stream.Send(spawnItem(i))) })
 	s.detach(ctx, id, clientLeft(ctx, err))
 	return err
 }
+
+// endsIdle tells whether the stream of a spawn ends with its first turn: a teammate lives on, unless it is a lead that ends
+// when its team is quiet.
+func endsIdle(a task.Assignment) bool { return a.Teammate != nil && !a.Teammate.UntilQuiet }
 
 // detach tells the supervisor that a client no longer follows its spawn.
 func (s agents) detach(ctx context.Context, id task.ID, broke bool) {
@@ -69,25 +72,6 @@ func (s agents) TaskOutput(
 		return err
 	}
 	return s.view.Output(stream.Context(), output, func(i view.Item) error { return sent(stream.Send(outputItem(i))) })
-}
-
-// SendMessage gives text to a living task and streams its receipts.
-func (s agents) SendMessage(
-	req *agentdv1.SendMessageRequest, stream grpc.ServerStreamingServer[agentdv1.SendMessageResponse],
-) error {
-	ctx := stream.Context()
-	send, until, err := sendOf(req)
-	if err != nil {
-		return err
-	}
-	send.Caller = auth.CallerOf(ctx).String()
-	id, err := s.supervisor.Send(ctx, send)
-	if err != nil {
-		return err
-	}
-	return s.view.Receipts(ctx, task.ID(send.To), id, until, func(r mailbox.Receipt) error {
-		return sent(stream.Send(receiptToWire(r)))
-	})
 }
 
 // TaskStop ends a task and its children, and reports the end.

@@ -219,7 +219,7 @@ func TestMessageIsAcceptedThenDelivered(t *testing.T) {
 	items, err := all(h.agents.TaskOutput(h.ctx(), &agentdv1.TaskOutputRequest{TaskId: id, FromSeq: rest[0].GetSeq()}))
 	must(t, err)
 	in := items[1].GetEntry().GetInput()
-	if in.GetText() != "hurry" || in.GetFrom() != "user" || in.GetMessageId() != accepted.GetMessageId() {
+	if in.GetText() != "hurry" || in.GetFrom() != "team-lead" || in.GetMessageId() != accepted.GetMessageId() {
 		t.Errorf("at the receipt's seq: %v", items[1])
 	}
 }
@@ -264,6 +264,8 @@ func TestSendRefusesWhatIsWrong(t *testing.T) {
 		{"until", "INVALID_ARGUMENT", &agentdv1.SendMessageRequest{
 			To: "sub-1", Body: text("x"), Until: agentdv1.ReceiptState_RECEIPT_STATE_UNDELIVERABLE,
 		}},
+		{"ttl", "INVALID_ARGUMENT", &agentdv1.SendMessageRequest{To: "sub-1", Body: text("x"), Ttl: durationpb.New(-1)}},
+		{"summary", "TOO_LARGE", &agentdv1.SendMessageRequest{To: "sub-1", Body: text("x"), Summary: strings.Repeat("x", 1025)}},
 	} {
 		_, err := all(h.agents.SendMessage(h.ctx(), c.req))
 		if got := refused(t, err, codes.InvalidArgument, c.reason); got != c.field {
@@ -271,6 +273,11 @@ func TestSendRefusesWhatIsWrong(t *testing.T) {
 		}
 	}
 	_, err := all(h.agents.SendMessage(h.ctx(), &agentdv1.SendMessageRequest{To: "nobody", Body: text("x")}))
+	refused(t, err, codes.NotFound, "TEAM_NOT_FOUND")
+	h.detached("do it")
+	_, err = all(h.agents.SendMessage(h.ctx(), &agentdv1.SendMessageRequest{
+		Workspace: h.workspace, To: "nobody", Body: text("x"),
+	}))
 	refused(t, err, codes.NotFound, "RECIPIENT_NOT_FOUND")
 }
 

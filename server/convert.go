@@ -7,9 +7,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
-	"github.com/agentd-dev/agentd/mailbox"
 	"github.com/agentd-dev/agentd/runtime"
 	"github.com/agentd-dev/agentd/runtime/grant"
+	"github.com/agentd-dev/agentd/runtime/roster"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/view"
 )
@@ -38,8 +38,17 @@ func taskToWire(t view.Task) *agentdv1.Task {
 		CreatedAt: timeToWire(t.Created), StartedAt: timeToWire(t.Started), EndedAt: timeToWire(t.Ended),
 		Activity: t.Activity, Usage: usageToWire(t.Usage, t.WallTime), Grant: grantToWire(t.Grant),
 		LastSeq: uint64(t.LastSeq), Model: t.Model, Budget: budgetToWire(t.Budget), QueuePosition: int32(t.Place),
-		DroppedTools: t.Dropped,
+		DroppedTools: t.Dropped, Name: t.Name, Color: t.Color, SpawnedBy: string(t.SpawnedBy), AgentId: agentID(t),
+		Unread: int32(t.Unread),
 	}
+}
+
+// agentID is what a teammate is called outside its team; empty for others.
+func agentID(t view.Task) string {
+	if t.Name == "" {
+		return ""
+	}
+	return roster.AgentID(t.Name, t.TeamName)
 }
 
 func usageToWire(u task.Usage, wall time.Duration) *agentdv1.Usage {
@@ -71,7 +80,10 @@ func entryToWire(e task.Entry) *agentdv1.Entry {
 	w := &agentdv1.Entry{Seq: uint64(e.Seq), Time: timeToWire(e.Time)}
 	switch b := e.Body.(type) {
 	case *task.Input:
-		w.Body = &agentdv1.Entry_Input{Input: &agentdv1.Input{From: b.From, Text: b.Text, MessageId: b.MessageID}}
+		w.Body = &agentdv1.Entry_Input{Input: &agentdv1.Input{
+			From: b.From, Text: b.Text, MessageId: b.MessageID, Summary: b.Summary, Kind: messageKindToWire(b.Kind),
+			ControlId: b.ControlID, Approve: b.Approve,
+		}}
 	case *task.Assistant:
 		w.Body = &agentdv1.Entry_Assistant{Assistant: assistantToWire(b)}
 	case *task.ToolResult:
@@ -145,6 +157,10 @@ func outcomeToWire(r task.Result) *agentdv1.Outcome {
 	return w
 }
 
+func idleToWire(i view.Idle) *agentdv1.Idle {
+	return &agentdv1.Idle{TaskId: string(i.TaskID), Seq: uint64(i.Seq), Text: i.Text}
+}
+
 // outputItem packs an item of a transcript's stream.
 func outputItem(i view.Item) *agentdv1.TaskOutputResponse {
 	w := &agentdv1.TaskOutputResponse{}
@@ -157,6 +173,8 @@ func outputItem(i view.Item) *agentdv1.TaskOutputResponse {
 		w.Item = &agentdv1.TaskOutputResponse_Delta{Delta: deltaToWire(*i.Delta)}
 	case i.Outcome != nil:
 		w.Item = &agentdv1.TaskOutputResponse_Outcome{Outcome: outcomeToWire(*i.Outcome)}
+	case i.Idle != nil:
+		w.Item = &agentdv1.TaskOutputResponse_Idle{Idle: idleToWire(*i.Idle)}
 	default:
 		w.Item = &agentdv1.TaskOutputResponse_Heartbeat{Heartbeat: &agentdv1.Heartbeat{Time: timeToWire(i.Heartbeat)}}
 	}
@@ -175,6 +193,8 @@ func spawnItem(i view.Item) *agentdv1.SpawnResponse {
 		w.Item = &agentdv1.SpawnResponse_Delta{Delta: deltaToWire(*i.Delta)}
 	case i.Outcome != nil:
 		w.Item = &agentdv1.SpawnResponse_Outcome{Outcome: outcomeToWire(*i.Outcome)}
+	case i.Idle != nil:
+		w.Item = &agentdv1.SpawnResponse_Idle{Idle: idleToWire(*i.Idle)}
 	default:
 		w.Item = &agentdv1.SpawnResponse_Heartbeat{Heartbeat: &agentdv1.Heartbeat{Time: timeToWire(i.Heartbeat)}}
 	}
@@ -195,9 +215,14 @@ func newsToWire(n view.News) *agentdv1.WatchResponse {
 
 func eventToWire(e view.Event) *agentdv1.Event {
 	w := &agentdv1.Event{Time: timeToWire(e.Tick.Time()), Team: e.TeamName, TaskId: string(e.TaskID)}
-	if s := e.State; s != nil {
-		w.Kind = &agentdv1.Event_State{State: stateChangeToWire(*s)}
-	} else {
+	switch {
+	case e.State != nil:
+		w.Kind = &agentdv1.Event_State{State: stateChangeToWire(*e.State)}
+	case e.Roster != nil:
+		w.Kind = &agentdv1.Event_Roster{Roster: &agentdv1.RosterChange{
+			Name: e.Roster.Name, Event: rosterEventToWire(e.Roster.Event),
+		}}
+	default:
 		w.Kind = &agentdv1.Event_MessageId{MessageId: e.MessageID}
 	}
 	return w
@@ -205,12 +230,6 @@ func eventToWire(e view.Event) *agentdv1.Event {
 
 func stateChangeToWire(s task.StateChange) *agentdv1.StateChange {
 	return &agentdv1.StateChange{From: stateToWire(s.From), To: stateToWire(s.To), Reason: reasonToWire(s.Reason)}
-}
-
-func receiptToWire(r mailbox.Receipt) *agentdv1.SendMessageResponse {
-	return &agentdv1.SendMessageResponse{
-		MessageId: r.MessageID, State: receiptStateToWire(r.State), Seq: r.Seq, Error: r.Reason,
-	}
 }
 
 func progressToWire(p runtime.StopProgress) *agentdv1.StopProgress {

@@ -17,6 +17,7 @@ import (
 	"github.com/agentd-dev/agentd/runtime"
 	"github.com/agentd-dev/agentd/runtime/grant"
 	"github.com/agentd-dev/agentd/runtime/journal"
+	"github.com/agentd-dev/agentd/runtime/roster"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/view"
 )
@@ -50,7 +51,16 @@ func TestEnumsSayTheSame(t *testing.T) {
 		func(w word[task.Stream]) agentdv1.OutputStream { return streamToWire(w.value) })
 	named(t, "RECEIPT_STATE_", []word[mailbox.State]{
 		{mailbox.Accepted, "ACCEPTED"}, {mailbox.Delivered, "DELIVERED"}, {mailbox.Undeliverable, "UNDELIVERABLE"},
+		{mailbox.Waking, "WAKING"}, {mailbox.Answered, "ANSWERED"}, {mailbox.Expired, "EXPIRED"},
+		{mailbox.Superseded, "SUPERSEDED"},
 	}, func(w word[mailbox.State]) agentdv1.ReceiptState { return receiptStateToWire(w.value) })
+	named(t, "MESSAGE_KIND_", []word[task.MessageKind]{
+		{task.Text, "TEXT"}, {task.Ended, "ENDED"}, {task.WentIdle, "IDLE"}, {task.Returned, "RETURNED"},
+		{task.ShutdownRequest, "SHUTDOWN_REQUEST"}, {task.ShutdownResponse, "SHUTDOWN_RESPONSE"},
+		{task.PlanRequest, "PLAN_REQUEST"}, {task.PlanResponse, "PLAN_RESPONSE"}, {task.Remark, "NOTICE"},
+	}, func(w word[task.MessageKind]) agentdv1.MessageKind { return messageKindToWire(w.value) })
+	named(t, "ROSTER_EVENT_", []word[roster.Event]{{roster.Joined, "JOINED"}, {roster.Dismissed, "DISMISSED"}},
+		func(w word[roster.Event]) agentdv1.RosterEvent { return rosterEventToWire(w.value) })
 }
 
 // word names a value of a type that has no String.
@@ -77,20 +87,24 @@ func TestUnpackingKnowsEveryValue(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{
 			accepts(agentdv1.TaskKind_name, func(k agentdv1.TaskKind) error { _, err := kindOf(k); return err }),
-			"TASK_KIND_UNSPECIFIED TASK_KIND_SUBAGENT TASK_KIND_SHELL TASK_KIND_GROUP",
+			"TASK_KIND_UNSPECIFIED TASK_KIND_SUBAGENT TASK_KIND_SHELL TASK_KIND_GROUP TASK_KIND_TEAMMATE",
 		},
 		{
-			accepts(agentdv1.StopLevel_name, func(l agentdv1.StopLevel) error { _, err := levelOf(l); return err }),
+			accepts(agentdv1.StopLevel_name, func(l agentdv1.StopLevel) error { _, err := levelOf(l, task.WrapUp); return err }),
 			"STOP_LEVEL_UNSPECIFIED STOP_LEVEL_WRAP_UP STOP_LEVEL_CANCEL STOP_LEVEL_KILL",
 		},
 		{
 			accepts(agentdv1.ReceiptState_name, func(s agentdv1.ReceiptState) error { _, err := untilOf(s); return err }),
-			"RECEIPT_STATE_UNSPECIFIED RECEIPT_STATE_ACCEPTED RECEIPT_STATE_DELIVERED",
+			"RECEIPT_STATE_UNSPECIFIED RECEIPT_STATE_ACCEPTED RECEIPT_STATE_DELIVERED RECEIPT_STATE_WAKING " +
+				"RECEIPT_STATE_ANSWERED",
 		},
-		{accepts(agentdv1.Delivery_name, checkDelivery), "DELIVERY_UNSPECIFIED DELIVERY_STEP"},
 		{
-			accepts(agentdv1.WaitFor_name, func(w agentdv1.WaitFor) error { _, err := waitOf(w); return err }),
-			"WAIT_FOR_UNSPECIFIED WAIT_FOR_TERMINAL",
+			accepts(agentdv1.Delivery_name, func(d agentdv1.Delivery) error { _, err := deliveryOf(d); return err }),
+			"DELIVERY_UNSPECIFIED DELIVERY_STEP DELIVERY_TURN DELIVERY_INTERRUPT",
+		},
+		{
+			accepts(agentdv1.WaitFor_name, func(w agentdv1.WaitFor) error { _, _, err := waitOf(w); return err }),
+			"WAIT_FOR_UNSPECIFIED WAIT_FOR_TERMINAL WAIT_FOR_IDLE",
 		},
 	} {
 		if c.got != c.want {
@@ -121,9 +135,9 @@ func TestNothingIsLeftOut(t *testing.T) {
 			Budget: task.Budget{
 				MaxSteps: 1, Steps: 2, Tokens: 3, WallTime: 4, Turns: 5, ToolCalls: 6, Cost: 7,
 			},
-			Incarnation: 1, Created: at, Started: at, Ended: at,
+			Incarnation: 1, Created: at, Started: at, Ended: at, Name: "Ann", Color: "blue", SpawnedBy: "tm-1",
 		},
-		TeamName: "shop", Usage: usage, WallTime: time.Second, Activity: "a", LastSeq: 7, Place: 1,
+		Unread: 1, TeamName: "shop", Usage: usage, WallTime: time.Second, Activity: "a", LastSeq: 7, Place: 1,
 		Dropped: []string{"bash"},
 	}
 	result := task.Result{
@@ -139,7 +153,9 @@ func TestNothingIsLeftOut(t *testing.T) {
 		Usage: usage, WallTime: time.Second, Children: []task.ID{"sub-2"},
 	}
 	bodies := []task.Body{
-		&task.Input{From: "user", Text: "t", MessageID: "m-1"},
+		&task.Input{
+			From: "user", Text: "t", MessageID: "m-1", Summary: "s", Kind: task.PlanResponse, ControlID: "c-1", Approve: true,
+		},
 		&task.ToolResult{CallID: "c", Tool: "ls", Text: "t", IsError: true, Truncated: true},
 		&task.StateChange{From: task.Running, To: task.Failed, Reason: task.Done},
 		&task.Notice{Text: "n", TaskID: "sub-2", State: task.Failed},
@@ -161,14 +177,47 @@ func TestNothingIsLeftOut(t *testing.T) {
 	noMissing(t, newsToWire(view.News{Cursor: "c", Event: &happened}))
 	happened.State = &task.StateChange{From: task.Running, To: task.Failed, Reason: task.Done}
 	noMissing(t, newsToWire(view.News{Cursor: "c", Event: &happened}))
+	happened.State, happened.Roster = nil, &journal.RosterChange{Name: "Ann", Event: roster.Dismissed}
+	noMissing(t, newsToWire(view.News{Cursor: "c", Event: &happened}))
 	noMissing(t, newsToWire(view.News{Cursor: "c", Gap: "g"}))
 	if w := newsToWire(view.News{Cursor: "c"}); w.GetCursor() != "c" || w.Item != nil {
 		t.Errorf("a cursor alone became %v", w)
 	}
 	noMissing(t, deltaToWire(task.Delta{Step: 1, Attempt: 1, Text: "t"}))
 	noMissing(t, deltaToWire(task.Delta{Step: 1, Attempt: 1, Reset: true}))
-	noMissing(t, receiptToWire(mailbox.Receipt{MessageID: "m-1", State: mailbox.Delivered, Seq: 1, Reason: "r"}))
+	receipt := mailbox.Receipt{
+		MessageID: "m-1", State: mailbox.Delivered, Seq: 1, Reason: "r", Recipient: "Ann", Text: "t", ControlID: "c-1",
+	}
+	noMissing(t, receiptToWire(receipt))
+	noMissing(t, sendItem(receipt))
+	noMissing(t, idleToWire(view.Idle{TaskID: "tm-1", Seq: 1, Text: "t"}))
+	teamFieldsAreFull(t, full)
 	noMissing(t, progressToWire(runtime.StopProgress{Level: task.Kill, Remaining: 1, Reaped: 1}))
+}
+
+// teamFieldsAreFull is the part on teams.
+func teamFieldsAreFull(t *testing.T, full view.Task) {
+	t.Helper()
+	at := full.Created
+	noMissing(t, teamToWire(view.Team{
+		Team: roster.Team{
+			ID: "t-1", Name: "shop", Workspace: "/w", Description: "d", Created: at,
+			Budget: task.Budget{Steps: 1, Tokens: 2, Turns: 3, ToolCalls: 4, Cost: 5},
+		},
+		Usage: full.Usage, Teammates: 1, Lead: "tm-1", UnreadLeader: 1, UnreadUser: 2,
+	}), "agentd.v1.Budget.max_steps", "agentd.v1.Budget.wall_time", "agentd.v1.Usage.wall_time") // of tasks only
+	noMissing(t, teammateToWire(view.Teammate{
+		Member: roster.Member{Name: "Ann", TaskID: "tm-1", Dismissed: true}, Task: full, Asleep: "a", PlanApproval: true,
+		PlanApproved: true, PlanControlID: "c-1", ShutdownControlID: "c-2",
+	}))
+	noMissing(t, inboxItem(view.InboxItem{Message: &view.InboxMessage{
+		Message: mailbox.Message{
+			ID: "m-1", Pos: 1, From: "Ann", To: "user", Summary: "s", Sent: at, Kind: task.PlanRequest, ReplyTo: "m-2",
+			ControlID: "c-1", Approve: true,
+		},
+		Taken: true, Acked: true, TaskID: "tm-1", Seq: 1, Text: "t",
+	}}))
+	noMissing(t, inboxItem(view.InboxItem{Heartbeat: at}))
 }
 
 // noMissing reports fields without a value, in nested messages too; of a oneof one must be set.
@@ -221,6 +270,7 @@ func TestItemsAreTheSameInBothStreams(t *testing.T) {
 		{Delta: &task.Delta{Step: 1, Text: "t"}},
 		{Heartbeat: time.Unix(1, 0)},
 		{Outcome: &task.Result{TaskID: "sub-1"}},
+		{Idle: &view.Idle{TaskID: "tm-1", Seq: 1, Text: "t"}},
 	} {
 		spawn, output := spawnItem(i), outputItem(i)
 		if a, b := bytesOf(t, spawn), bytesOf(t, output); a != b || a == "" {
@@ -246,6 +296,8 @@ func TestFieldsAreNamedAsInTheRequest(t *testing.T) {
 	parallel := &agentdv1.SpawnRequest{Mode: &agentdv1.SpawnRequest_Parallel{}}
 	chain := &agentdv1.SpawnRequest{Mode: &agentdv1.SpawnRequest_Chain{}}
 	shell := &agentdv1.SpawnRequest{Mode: &agentdv1.SpawnRequest_Shell{}}
+	mate := &agentdv1.SpawnRequest{Mode: &agentdv1.SpawnRequest_Teammate{}}
+	lead := &agentdv1.SpawnRequest{Mode: &agentdv1.SpawnRequest_Lead{}}
 	for _, c := range []struct {
 		req         *agentdv1.SpawnRequest
 		field, want string
@@ -276,6 +328,12 @@ func TestFieldsAreNamedAsInTheRequest(t *testing.T) {
 		{shell, "cwd", "shell.cwd"},
 		{shell, "env[0]", "shell.env[0]"},
 		{shell, "request_id", "request_id"},
+		{mate, "prompt", "teammate.agent.prompt"},
+		{mate, "grant.tools", "teammate.agent.grant.tools"},
+		{mate, "name", "teammate.name"},
+		{mate, "color", "teammate.color"},
+		{mate, "workspace", "workspace"},
+		{lead, "model", "lead.agent.model"},
 		{&agentdv1.SpawnRequest{}, "prompt", "prompt"},
 	} {
 		e := errdefs.As(inRequest(errdefs.BadField(c.field, "is wrong"), c.req))

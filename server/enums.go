@@ -4,6 +4,7 @@ import (
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/mailbox"
+	"github.com/agentd-dev/agentd/runtime/roster"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
@@ -20,6 +21,8 @@ func kindToWire(k task.Kind) agentdv1.TaskKind {
 		return agentdv1.TaskKind_TASK_KIND_SHELL
 	case task.Group:
 		return agentdv1.TaskKind_TASK_KIND_GROUP
+	case task.Teammate:
+		return agentdv1.TaskKind_TASK_KIND_TEAMMATE
 	}
 	return agentdv1.TaskKind_TASK_KIND_UNSPECIFIED
 }
@@ -63,6 +66,8 @@ func stateToWire(s task.State) agentdv1.TaskState {
 		return agentdv1.TaskState_TASK_STATE_FAILED
 	case task.Killed:
 		return agentdv1.TaskState_TASK_STATE_KILLED
+	case task.Idle:
+		return agentdv1.TaskState_TASK_STATE_IDLE
 	}
 	return agentdv1.TaskState_TASK_STATE_UNSPECIFIED
 }
@@ -114,8 +119,44 @@ func reasonToWire(r task.Reason) agentdv1.TaskReason {
 		return agentdv1.TaskReason_TASK_REASON_CONTRACT_VIOLATION
 	case task.AcceptanceFailed:
 		return agentdv1.TaskReason_TASK_REASON_ACCEPTANCE_FAILED
+	case task.Shutdown:
+		return agentdv1.TaskReason_TASK_REASON_SHUTDOWN
 	}
 	return agentdv1.TaskReason_TASK_REASON_UNSPECIFIED
+}
+
+func messageKindToWire(k task.MessageKind) agentdv1.MessageKind {
+	switch k {
+	case task.Text:
+		return agentdv1.MessageKind_MESSAGE_KIND_TEXT
+	case task.Ended:
+		return agentdv1.MessageKind_MESSAGE_KIND_ENDED
+	case task.WentIdle:
+		return agentdv1.MessageKind_MESSAGE_KIND_IDLE
+	case task.Returned:
+		return agentdv1.MessageKind_MESSAGE_KIND_RETURNED
+	case task.ShutdownRequest:
+		return agentdv1.MessageKind_MESSAGE_KIND_SHUTDOWN_REQUEST
+	case task.ShutdownResponse:
+		return agentdv1.MessageKind_MESSAGE_KIND_SHUTDOWN_RESPONSE
+	case task.PlanRequest:
+		return agentdv1.MessageKind_MESSAGE_KIND_PLAN_REQUEST
+	case task.PlanResponse:
+		return agentdv1.MessageKind_MESSAGE_KIND_PLAN_RESPONSE
+	case task.Remark:
+		return agentdv1.MessageKind_MESSAGE_KIND_NOTICE
+	}
+	return agentdv1.MessageKind_MESSAGE_KIND_UNSPECIFIED
+}
+
+func rosterEventToWire(e roster.Event) agentdv1.RosterEvent {
+	switch e {
+	case roster.Joined:
+		return agentdv1.RosterEvent_ROSTER_EVENT_JOINED
+	case roster.Dismissed:
+		return agentdv1.RosterEvent_ROSTER_EVENT_DISMISSED
+	}
+	return agentdv1.RosterEvent_ROSTER_EVENT_UNSPECIFIED
 }
 
 func levelToWire(l task.StopLevel) agentdv1.StopLevel {
@@ -130,10 +171,12 @@ func levelToWire(l task.StopLevel) agentdv1.StopLevel {
 	return agentdv1.StopLevel_STOP_LEVEL_UNSPECIFIED
 }
 
-// levelOf is how hard to stop; WRAP_UP when nothing is said.
-func levelOf(l agentdv1.StopLevel) (task.StopLevel, error) {
+// levelOf is how hard to stop; otherwise when nothing is said.
+func levelOf(l agentdv1.StopLevel, otherwise task.StopLevel) (task.StopLevel, error) {
 	switch l {
-	case agentdv1.StopLevel_STOP_LEVEL_UNSPECIFIED, agentdv1.StopLevel_STOP_LEVEL_WRAP_UP:
+	case agentdv1.StopLevel_STOP_LEVEL_UNSPECIFIED:
+		return otherwise, nil
+	case agentdv1.StopLevel_STOP_LEVEL_WRAP_UP:
 		return task.WrapUp, nil
 	case agentdv1.StopLevel_STOP_LEVEL_CANCEL:
 		return task.Cancel, nil
@@ -151,6 +194,14 @@ func receiptStateToWire(s mailbox.State) agentdv1.ReceiptState {
 		return agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED
 	case mailbox.Undeliverable:
 		return agentdv1.ReceiptState_RECEIPT_STATE_UNDELIVERABLE
+	case mailbox.Waking:
+		return agentdv1.ReceiptState_RECEIPT_STATE_WAKING
+	case mailbox.Answered:
+		return agentdv1.ReceiptState_RECEIPT_STATE_ANSWERED
+	case mailbox.Expired:
+		return agentdv1.ReceiptState_RECEIPT_STATE_EXPIRED
+	case mailbox.Superseded:
+		return agentdv1.ReceiptState_RECEIPT_STATE_SUPERSEDED
 	}
 	return agentdv1.ReceiptState_RECEIPT_STATE_UNSPECIFIED
 }
@@ -162,28 +213,40 @@ func untilOf(s agentdv1.ReceiptState) (mailbox.State, error) {
 		return mailbox.Accepted, nil
 	case agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED:
 		return mailbox.Delivered, nil
-	case agentdv1.ReceiptState_RECEIPT_STATE_UNDELIVERABLE:
-		return 0, errdefs.BadField("until", "must be ACCEPTED or DELIVERED; an undeliverable message ends the stream anyway")
+	case agentdv1.ReceiptState_RECEIPT_STATE_WAKING:
+		return mailbox.Waking, nil
+	case agentdv1.ReceiptState_RECEIPT_STATE_ANSWERED:
+		return mailbox.Answered, nil
+	case agentdv1.ReceiptState_RECEIPT_STATE_UNDELIVERABLE, agentdv1.ReceiptState_RECEIPT_STATE_EXPIRED,
+		agentdv1.ReceiptState_RECEIPT_STATE_SUPERSEDED:
+		return 0, errdefs.BadField("until",
+			"must be ACCEPTED, WAKING, DELIVERED or ANSWERED; what ends a message otherwise ends the stream anyway")
 	}
 	return 0, unknownValue("until", int32(s))
 }
 
-// checkDelivery allows the one delivery that there is: at the next step boundary.
-func checkDelivery(d agentdv1.Delivery) error {
+// deliveryOf is when a message is taken; at the next step boundary when nothing is said.
+func deliveryOf(d agentdv1.Delivery) (mailbox.Delivery, error) {
 	switch d {
 	case agentdv1.Delivery_DELIVERY_UNSPECIFIED, agentdv1.Delivery_DELIVERY_STEP:
-		return nil
+		return mailbox.AtStep, nil
+	case agentdv1.Delivery_DELIVERY_TURN:
+		return mailbox.AtTurn, nil
+	case agentdv1.Delivery_DELIVERY_INTERRUPT:
+		return mailbox.Interrupt, nil
 	}
-	return unknownValue("delivery", int32(d))
+	return 0, unknownValue("delivery", int32(d))
 }
 
-// waitOf tells whether to wait for the terminal state.
-func waitOf(w agentdv1.WaitFor) (terminal bool, err error) {
+// waitOf tells what to wait for: the terminal state, or that the teammate is idle.
+func waitOf(w agentdv1.WaitFor) (terminal, idle bool, err error) {
 	switch w {
 	case agentdv1.WaitFor_WAIT_FOR_UNSPECIFIED:
-		return false, nil
+		return false, false, nil
 	case agentdv1.WaitFor_WAIT_FOR_TERMINAL:
-		return true, nil
+		return true, false, nil
+	case agentdv1.WaitFor_WAIT_FOR_IDLE:
+		return false, true, nil
 	}
-	return false, unknownValue("wait_for", int32(w))
+	return false, false, unknownValue("wait_for", int32(w))
 }

@@ -7,7 +7,6 @@ import (
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 	"github.com/agentd-dev/agentd/internal/errdefs"
-	"github.com/agentd-dev/agentd/mailbox"
 	"github.com/agentd-dev/agentd/runtime"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/view"
@@ -42,25 +41,11 @@ func outputOf(req *agentdv1.TaskOutputRequest) (view.OutputRequest, error) {
 	if err != nil {
 		return view.OutputRequest{}, err
 	}
-	terminal, err := waitOf(req.GetWaitFor())
+	terminal, idle, err := waitOf(req.GetWaitFor())
 	return view.OutputRequest{
 		TaskID: id, From: task.Seq(req.GetFromSeq()), Tail: int(req.GetTail()), Follow: req.GetFollow(),
-		Deltas: req.GetDeltas(), Terminal: terminal, Timeout: timeout,
+		Deltas: req.GetDeltas(), Terminal: terminal, Idle: idle, Timeout: timeout,
 	}, err
-}
-
-// sendOf unpacks a message and the receipt to wait for. Its Caller is left to be set.
-func sendOf(req *agentdv1.SendMessageRequest) (runtime.SendRequest, mailbox.State, error) {
-	if req.GetBody() == nil {
-		return runtime.SendRequest{}, 0, errdefs.BadField("body", "is missing; set text")
-	}
-	if err := checkDelivery(req.GetDelivery()); err != nil {
-		return runtime.SendRequest{}, 0, err
-	}
-	until, err := untilOf(req.GetUntil())
-	return runtime.SendRequest{
-		RequestID: req.GetRequestId(), From: mailbox.FromUser, To: req.GetTo(), Text: req.GetText(),
-	}, until, err
 }
 
 // stopOf unpacks a stop. Its Caller is left to be set.
@@ -69,7 +54,7 @@ func stopOf(req *agentdv1.TaskStopRequest) (runtime.StopRequest, error) {
 	if err != nil {
 		return runtime.StopRequest{}, err
 	}
-	level, err := levelOf(req.GetLevel())
+	level, err := levelOf(req.GetLevel(), task.WrapUp)
 	if err != nil {
 		return runtime.StopRequest{}, err
 	}
@@ -85,7 +70,7 @@ func stopOf(req *agentdv1.TaskStopRequest) (runtime.StopRequest, error) {
 
 // stopTeamOf unpacks a team's stop. Its Caller is left to be set.
 func stopTeamOf(req *agentdv1.StopTeamRequest) (runtime.StopTeamRequest, error) {
-	level, err := levelOf(req.GetLevel())
+	level, err := levelOf(req.GetLevel(), task.WrapUp)
 	if err != nil {
 		return runtime.StopTeamRequest{}, err
 	}

@@ -74,7 +74,7 @@ func New(cfg Config) *Server {
 	agentdv1.RegisterDaemonServiceServer(s.grpc, daemon{
 		about: cfg.About, store: cfg.Store, counts: cfg.Supervisor.Counts, supervisor: cfg.Supervisor,
 	})
-	agentdv1.RegisterTeamServiceServer(s.grpc, teams{supervisor: cfg.Supervisor})
+	agentdv1.RegisterTeamServiceServer(s.grpc, teams{supervisor: cfg.Supervisor, view: cfg.View})
 	agentdv1.RegisterEventServiceServer(s.grpc, events{view: cfg.View})
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)

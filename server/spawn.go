@@ -21,7 +21,7 @@ func assignmentOf(req *agentdv1.SpawnRequest) (task.Assignment, error) {
 		return task.Assignment{}, errdefs.BadField("detach", "can't be combined with cancel_on_disconnect; set one of them")
 	}
 	a := task.Assignment{
-		RequestID: req.GetRequestId(), From: mailbox.FromUser, Team: req.GetTeam(), Workspace: req.GetWorkspace(),
+		RequestID: req.GetRequestId(), From: mailbox.User, Team: req.GetTeam(), Workspace: req.GetWorkspace(),
 		Parent: task.ID(req.GetParentTaskId()), Description: req.GetDescription(),
 		CancelOnDisconnect: req.GetCancelOnDisconnect(),
 	}
@@ -37,8 +37,15 @@ func assignmentOf(req *agentdv1.SpawnRequest) (task.Assignment, error) {
 		a.Group.Items, err = itemsOf("chain", mode.Chain.GetItems())
 	case *agentdv1.SpawnRequest_Shell:
 		a.Shell, err = shellOf(mode.Shell)
+	case *agentdv1.SpawnRequest_Teammate:
+		w := mode.Teammate
+		a.Teammate = &task.TeammateSpec{Name: w.GetName(), Color: w.GetColor(), PlanApproval: w.GetPlanApproval()}
+		a.AgentSpec, err = specOf("teammate.agent", w.GetAgent())
+	case *agentdv1.SpawnRequest_Lead:
+		a.Teammate = &task.TeammateSpec{Name: task.LeadName, UntilQuiet: mode.Lead.GetUntilQuiet()}
+		a.AgentSpec, err = specOf("lead.agent", mode.Lead.GetAgent())
 	default:
-		return a, errdefs.BadField("mode", "is missing; set single, parallel, chain or shell")
+		return a, errdefs.BadField("mode", "is missing; set single, parallel, chain, teammate, lead or shell")
 	}
 	if err != nil {
 		return a, err
@@ -150,7 +157,11 @@ func inRequest(err error, req *agentdv1.SpawnRequest) error {
 	if !ok || e.Field == "" {
 		return err
 	}
-	field := inMode(e.Field, req)
+	return renamed(err, e, inMode(e.Field, req))
+}
+
+// renamed is an error with another name of the field that is wrong.
+func renamed(err error, e *errdefs.Error, field string) error {
 	if field == e.Field {
 		return err
 	}
@@ -177,6 +188,10 @@ func inMode(field string, req *agentdv1.SpawnRequest) string {
 		mode = "chain."
 	case *agentdv1.SpawnRequest_Shell:
 		mode = "shell."
+	case *agentdv1.SpawnRequest_Teammate:
+		mode = "teammate.agent."
+	case *agentdv1.SpawnRequest_Lead:
+		mode = "lead.agent."
 	}
 	switch head := field[:strings.IndexAny(field+".", ".[")]; {
 	case field == "budget.wall_time" && req.GetTimeout() != nil:
@@ -186,6 +201,8 @@ func inMode(field string, req *agentdv1.SpawnRequest) string {
 		"max_concurrency", "resume_from", "command", "cwd", "env",
 	}, head):
 		return mode + field
+	case mode == "teammate.agent." && slices.Contains([]string{"name", "color", "plan_approval"}, head):
+		return "teammate." + field
 	}
 	return field
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
+	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/view"
 )
 
@@ -24,6 +25,24 @@ func (s tasks) GetTask(ctx context.Context, req *agentdv1.GetTaskRequest) (*agen
 		return nil, err
 	}
 	return &agentdv1.GetTaskResponse{Task: taskToWire(t)}, nil
+}
+
+// GetMessageReceipts tells how far a message has come.
+func (s tasks) GetMessageReceipts(
+	ctx context.Context, req *agentdv1.GetMessageReceiptsRequest,
+) (*agentdv1.GetMessageReceiptsResponse, error) {
+	if req.GetMessageId() == "" {
+		return nil, errdefs.BadField("message_id", "is missing; give the id of a message")
+	}
+	receipts, err := s.view.MessageReceipts(ctx, req.GetMessageId())
+	if err != nil {
+		return nil, err
+	}
+	resp := &agentdv1.GetMessageReceiptsResponse{}
+	for _, r := range receipts {
+		resp.Receipts = append(resp.Receipts, receiptToWire(r))
+	}
+	return resp, nil
 }
 
 // ListTasks gives one page of tasks.

@@ -88,13 +88,47 @@ func (a *app) attempt(ctx context.Context, do func(*client) error) error {
 func (a *app) persist(ctx context.Context, do func(*client) error) error {
 	p := a.newPatience()
 	for {
+		began := time.Now()
 		err := a.attempt(ctx, do)
 		if err == nil {
 			return nil
 		}
+		if time.Since(began) > retryFor/2 { // it was at work: the time runs from here on
+			p.reset()
+		}
 		if err := p.bear(ctx, err); err != nil {
 			return err
 		}
+	}
+}
+
+// resume reads a stream on connections of its own, one after the other, until read succeeds or fails for good. Read calls came
+// for each item, and begins after the last one when it is called again.
+func (a *app) resume(ctx context.Context, read func(c *client, came func()) error) error {
+	p, lost := a.newPatience(), false
+	for {
+		some := false
+		err := a.attempt(ctx, func(c *client) error {
+			return read(c, func() {
+				if lost {
+					a.note("back on the daemon")
+				}
+				some, lost = true, false
+			})
+		})
+		if err == nil {
+			return nil
+		}
+		if some { // the time runs from here on, however long nothing came before
+			p.reset()
+		}
+		if err := p.bear(ctx, err); err != nil {
+			return err
+		}
+		if !lost {
+			a.note("lost the daemon; waiting for it")
+		}
+		lost = true
 	}
 }
 

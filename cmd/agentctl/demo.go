@@ -24,10 +24,11 @@ const demoTimeout = time.Minute
 func (a *app) demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "See an agent fix a bug while its daemon is killed, without key or network",
+		Short: "See an agent, then a team, at work while the daemon is killed, without key or network",
 		Long: `demo starts a private daemon in a temporary directory, with a scripted model instead of a real one. An agent
 fixes a failing test there with the real tools; half way the daemon is killed with SIGKILL and started
-again. The demo checks what it shows, and leaves nothing behind.`,
+again. Then a lead has two teammates review it; one of them ends, and a message after another SIGKILL
+brings it back. The demo checks what it shows, and leaves nothing behind.`,
 		Example: "  agentctl demo",
 		Args:    cobra.NoArgs,
 	}
@@ -104,7 +105,10 @@ func (s *stage) play(ctx context.Context, binary string) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.check(ctx, outcome)
+	if err := s.check(ctx, outcome); err != nil {
+		return err
+	}
+	return s.team(ctx)
 }
 
 // say begins a chapter.
@@ -165,11 +169,8 @@ func (s *stage) agent(ctx context.Context) (*agentdv1.Outcome, error) {
 func (s *stage) crash(ctx context.Context) error {
 	s.killed = s.daemon.PID()
 	s.say("The agent knows that the test fails and has not fixed it. Now: kill -9 %d", s.killed)
-	if err := s.daemon.Kill(); err != nil {
+	if err := s.kill(ctx); err != nil {
 		return err
-	}
-	if launch.Answers(ctx, s.options.Socket) {
-		return errors.New("demo: the killed daemon still answers")
 	}
 	content, err := os.ReadFile(filepath.Join(s.workspace(), "cart.sh"))
 	if err == nil && !strings.Contains(string(content), "-gt 10") {
@@ -184,6 +185,29 @@ func (s *stage) crash(ctx context.Context) error {
 	}
 	s.say("Another daemon starts on the same state, pid %d. The agent goes on where it was:", s.daemon.PID())
 	return nil
+}
+
+// kill ends the daemon with SIGKILL.
+func (s *stage) kill(ctx context.Context) error {
+	if err := s.daemon.Kill(); err != nil {
+		return err
+	}
+	if launch.Answers(ctx, s.options.Socket) {
+		return errors.New("demo: the killed daemon still answers")
+	}
+	return nil
+}
+
+// restart is kill -9 and a new daemon on the same state.
+func (s *stage) restart(ctx context.Context) (err error) {
+	fmt.Fprintf(s.app.out, "   And the daemon too: kill -9 %d\n", s.daemon.PID())
+	if err := s.kill(ctx); err != nil {
+		return err
+	}
+	if s.daemon, err = launch.Start(ctx, s.options, s.app.err); err == nil {
+		fmt.Fprintf(s.app.out, "   Another one starts on the same state, pid %d.\n", s.daemon.PID())
+	}
+	return err
 }
 
 // check compares what happened with what agentd promises.

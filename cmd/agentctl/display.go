@@ -64,6 +64,18 @@ func (a *app) shellOutput(o *agentdv1.Output) error {
 	return err
 }
 
+// showIdle tells people how a turn ended that was waited for.
+func (a *app) showIdle(f *follower) error {
+	if a.json {
+		return nil
+	}
+	fmt.Fprintf(a.out, "\n%s IDLE\n", f.taskID())
+	if text := f.idle.GetText(); text != "" {
+		fmt.Fprintln(a.out, clean(text))
+	}
+	return a.out.err
+}
+
 // results tells people what each item of an ended group achieved, in the order asked.
 func (a *app) results(ctx context.Context, group *follower) error {
 	if a.json || group.task.GetKind() != agentdv1.TaskKind_TASK_KIND_GROUP {

@@ -15,7 +15,7 @@ type line struct{ text, colour string }
 
 // draw lays out a run's tasks for a terminal: a line for each, under its parent, and one about all. No line reaches the
 // right edge, and two rows are left free. Where that is too small for all, those that have ended go first, then the
-// queued ones.
+// queued and the idle ones.
 func draw(tasks []*agentdv1.Task, width, height int, now time.Time) []line {
 	if len(tasks) == 0 || height < 4 || width < 10 {
 		return nil
@@ -61,20 +61,27 @@ func need(task *agentdv1.Task) int {
 	switch {
 	case hasEnded(task.GetState()):
 		return 2
-	case task.GetState() == agentdv1.TaskState_TASK_STATE_QUEUED:
+	case task.GetState() == agentdv1.TaskState_TASK_STATE_QUEUED, task.GetState() == agentdv1.TaskState_TASK_STATE_IDLE:
 		return 1
 	}
 	return 0
 }
 
 // hasEnded tells whether a state is terminal.
-func hasEnded(s agentdv1.TaskState) bool { return s >= agentdv1.TaskState_TASK_STATE_COMPLETED }
+func hasEnded(s agentdv1.TaskState) bool {
+	switch s {
+	case agentdv1.TaskState_TASK_STATE_COMPLETED, agentdv1.TaskState_TASK_STATE_FAILED, agentdv1.TaskState_TASK_STATE_KILLED:
+		return true
+	default:
+		return false
+	}
+}
 
-// tally sums a run up, such as `3 tasks: 2 RUNNING, 1 QUEUED  12.3k tok  $0.0100  00:12`. What the root consumed holds that
-// of the others.
+// tally sums a run up, such as `3 tasks: 2 RUNNING, 1 QUEUED  12.3k tok  $0.0100  00:12`. What a task consumed holds that of
+// its children, but not of the teammates that it leads.
 func tally(tasks []*agentdv1.Task, hidden int, now time.Time) string {
 	var states []string
-	for state := agentdv1.TaskState_TASK_STATE_QUEUED; state <= agentdv1.TaskState_TASK_STATE_KILLED; state++ {
+	for state := agentdv1.TaskState_TASK_STATE_QUEUED; state <= agentdv1.TaskState_TASK_STATE_IDLE; state++ {
 		n := 0
 		for _, task := range tasks {
 			if task.GetState() == state {
@@ -89,15 +96,21 @@ func tally(tasks []*agentdv1.Task, hidden int, now time.Time) string {
 	if hidden > 0 {
 		text += fmt.Sprintf(" (%d not shown)", hidden)
 	}
-	root := tasks[0]
-	text += "  " + tokens(spent(root.GetUsage()))
-	if root.GetUsage().GetCostUsd() > 0 {
-		text += "  " + dollars(root.GetUsage())
+	all := &agentdv1.Usage{}
+	for i, task := range tasks {
+		if i == 0 || task.GetKind() == agentdv1.TaskKind_TASK_KIND_TEAMMATE {
+			all.InputTokens += spent(task.GetUsage())
+			all.CostUsd += task.GetUsage().GetCostUsd()
+		}
 	}
-	return text + "  " + elapsed(root, now)
+	text += "  " + tokens(spent(all))
+	if all.GetCostUsd() > 0 {
+		text += "  " + dollars(all)
+	}
+	return text + "  " + elapsed(tasks[0], now)
 }
 
-// colourOf is the colour of a state: what has ended is dim, what failed red, what waits yellow.
+// colourOf is the colour of a state: what has ended is dim, what failed red, what waits yellow, what is idle cyan.
 func colourOf(s agentdv1.TaskState) string {
 	switch s {
 	case agentdv1.TaskState_TASK_STATE_FAILED:
@@ -106,6 +119,8 @@ func colourOf(s agentdv1.TaskState) string {
 		return "33"
 	case agentdv1.TaskState_TASK_STATE_COMPLETED, agentdv1.TaskState_TASK_STATE_KILLED:
 		return "2"
+	case agentdv1.TaskState_TASK_STATE_IDLE:
+		return "36"
 	default:
 		return ""
 	}

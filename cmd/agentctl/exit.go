@@ -133,6 +133,15 @@ func advice(of *errdetails.ErrorInfo) string {
 		return "Send it to one of its children: agentctl ps --tree shows them."
 	case "AGENT_NOT_FOUND":
 		return "agentctl agents lists the definitions."
+	case "NAME_TAKEN":
+		if of.GetMetadata()["subject"] == leadName {
+			return "A team has one lead. Give it the work with agentctl send team-lead, end it with agentctl stop team-lead, or start\n" +
+				"another agent beside it with agentctl spawn."
+		}
+	case "TEAM_NOT_FOUND":
+		return "agentctl team list shows the teams; a spawn makes the one of its directory."
+	case "TEAM_IN_USE":
+		return "agentctl roster shows who is in it; agentctl dismiss and agentctl team stop end them."
 	case "REQUEST_ID_REUSED":
 		return "Choose another --request-id for another request."
 	}

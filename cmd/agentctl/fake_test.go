@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -35,6 +36,8 @@ type daemon struct {
 	spawned  *agentdv1.SpawnRequest
 	stalled  bool // as the status tells, after a prompt that asks for it
 	listed   listed
+	asked    proto.Message // about a team or a message, last
+	exports  int
 }
 
 // serve starts the fake on the default socket beneath the runtime directory.
@@ -138,8 +141,10 @@ func (d *daemon) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingSe
 	d.mu.Lock()
 	d.spawned = req
 	d.mu.Unlock()
-	prompt := req.GetSingle().GetPrompt()
+	prompt := promptOf(req)
 	switch {
+	case prompt == "a lead lives":
+		return refusedOf(leadName, codes.AlreadyExists, "NAME_TAKEN", "there is a teammate named team-lead already")
 	case prompt == "no model":
 		return refused(codes.FailedPrecondition, "MODEL_NOT_CONFIGURED", "no model: start agentd with --model or set AGENTD_MODEL")
 	case prompt == "too much":
@@ -158,11 +163,12 @@ func (d *daemon) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingSe
 		return p.spawn(req.GetDetach(), stream)
 	}
 	send := func(r *agentdv1.SpawnResponse) { _ = stream.Send(r) }
-	send(&agentdv1.SpawnResponse{Item: &agentdv1.SpawnResponse_Task{Task: fakeTask(agentdv1.TaskState_TASK_STATE_QUEUED)}})
+	task := fakeTask(agentdv1.TaskState_TASK_STATE_QUEUED)
+	task.Id, task.Name = idOf(req), nameOf(req)
+	send(&agentdv1.SpawnResponse{Item: &agentdv1.SpawnResponse_Task{Task: task}})
 	if req.GetDetach() {
 		return nil
 	}
-	outcome := done()
 	for i, entry := range fakeEntries() {
 		if strings.HasPrefix(prompt, "break") && i == 3 && (prompt == "break" || calls == 1) {
 			return status.Error(codes.Unavailable, "error reading from server: EOF")
@@ -174,6 +180,11 @@ func (d *daemon) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingSe
 		send(&agentdv1.SpawnResponse{Item: &agentdv1.SpawnResponse_Heartbeat{Heartbeat: &agentdv1.Heartbeat{Time: at(0)}}})
 		send(&agentdv1.SpawnResponse{Item: &agentdv1.SpawnResponse_Entry{Entry: entry}})
 	}
+	if req.GetTeammate() != nil || req.GetLead() != nil && !req.GetLead().GetUntilQuiet() {
+		send(&agentdv1.SpawnResponse{Item: &agentdv1.SpawnResponse_Idle{Idle: &agentdv1.Idle{TaskId: task.GetId(), Seq: 9, Text: "Done."}}})
+		return nil
+	}
+	outcome := done()
 	switch prompt {
 	case "fail":
 		outcome = fakeOutcome(agentdv1.TaskState_TASK_STATE_FAILED, agentdv1.TaskReason_TASK_REASON_TIMEOUT)
@@ -181,6 +192,7 @@ func (d *daemon) Spawn(req *agentdv1.SpawnRequest, stream grpc.ServerStreamingSe
 	case "kill":
 		outcome = fakeOutcome(agentdv1.TaskState_TASK_STATE_KILLED, agentdv1.TaskReason_TASK_REASON_STOPPED_BY_CLIENT)
 	}
+	outcome.TaskId = task.GetId()
 	send(&agentdv1.SpawnResponse{Item: &agentdv1.SpawnResponse_Outcome{Outcome: outcome}})
 	return nil
 }
@@ -189,7 +201,7 @@ func (d *daemon) TaskOutput(req *agentdv1.TaskOutputRequest, stream grpc.ServerS
 	if p, ok := endedPlay(req.GetTaskId()); ok {
 		return p.output(stream)
 	}
-	if req.GetTaskId() != "sub-1" {
+	if req.GetTaskId() != "sub-1" && !strings.HasPrefix(req.GetTaskId(), "tm-") {
 		return refused(codes.NotFound, "TASK_NOT_FOUND", "no task "+req.GetTaskId())
 	}
 	d.mu.Lock()
@@ -202,6 +214,7 @@ func (d *daemon) TaskOutput(req *agentdv1.TaskOutputRequest, stream grpc.ServerS
 		return refused(codes.OutOfRange, "SEQ_OUT_OF_RANGE", "the transcript ends at 9")
 	}
 	living := fakeTask(agentdv1.TaskState_TASK_STATE_RUNNING)
+	living.Id = req.GetTaskId()
 	_ = stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Task{Task: living}})
 	if req.GetTimeout() != nil {
 		_ = stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Task{Task: living}})
@@ -227,29 +240,12 @@ func (d *daemon) TaskOutput(req *agentdv1.TaskOutputRequest, stream grpc.ServerS
 			_ = stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Entry{Entry: entry}})
 		}
 	}
+	if req.GetWaitFor() == agentdv1.WaitFor_WAIT_FOR_IDLE {
+		return stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Idle{Idle: &agentdv1.Idle{
+			TaskId: req.GetTaskId(), Seq: 9, Text: "Done."}}})
+	}
 	if req.GetFollow() || req.GetWaitFor() != agentdv1.WaitFor_WAIT_FOR_UNSPECIFIED {
 		_ = stream.Send(&agentdv1.TaskOutputResponse{Item: &agentdv1.TaskOutputResponse_Outcome{Outcome: done()}})
-	}
-	return nil
-}
-
-func (d *daemon) SendMessage(req *agentdv1.SendMessageRequest, stream grpc.ServerStreamingServer[agentdv1.SendMessageResponse]) error {
-	calls := d.mutation(req.GetRequestId())
-	switch {
-	case strings.HasPrefix(req.GetTo(), "sh-"), strings.HasPrefix(req.GetTo(), "grp-"):
-		return refusedOf(req.GetTo(), codes.FailedPrecondition, "NOT_A_RECIPIENT", req.GetTo()+" takes no mail")
-	case req.GetTo() != "sub-1":
-		return refused(codes.NotFound, "RECIPIENT_NOT_FOUND", "nobody is called "+req.GetTo()+"; nearest: sub-1")
-	}
-	_ = stream.Send(&agentdv1.SendMessageResponse{MessageId: "m-1", State: agentdv1.ReceiptState_RECEIPT_STATE_ACCEPTED})
-	switch {
-	case req.GetText() == "too late":
-		_ = stream.Send(&agentdv1.SendMessageResponse{MessageId: "m-1", Error: "sub-1 has ended",
-			State: agentdv1.ReceiptState_RECEIPT_STATE_UNDELIVERABLE})
-	case req.GetText() == "lost at first" && calls == 1:
-		return status.Error(codes.Unavailable, "going down")
-	case req.GetUntil() == agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED:
-		_ = stream.Send(&agentdv1.SendMessageResponse{MessageId: "m-1", State: agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED, Seq: 12})
 	}
 	return nil
 }
@@ -278,6 +274,7 @@ func (d *daemon) ListTasks(_ context.Context, req *agentdv1.ListTasksRequest) (*
 		running.Usage.Steps, running.Usage.CostUsd = 7, 0.5
 		if d.spawned != nil {
 			running.Workspace = d.spawned.GetWorkspace()
+			running.Id, running.Name = idOf(d.spawned), nameOf(d.spawned)
 		}
 		if req.GetPageSize() == 0 {
 			return &agentdv1.ListTasksResponse{Tasks: []*agentdv1.Task{running}, NextPageToken: "2"}, nil
@@ -290,8 +287,11 @@ func (d *daemon) ListTasks(_ context.Context, req *agentdv1.ListTasksRequest) (*
 		tasks = append(tasks, elsewhere)
 	}
 	queued := fakeTask(agentdv1.TaskState_TASK_STATE_QUEUED)
-	queued.Id, queued.Activity, queued.ParentTaskId, queued.QueuePosition = "sub-2", "", "sub-1", 3
+	queued.Id, queued.Activity, queued.ParentTaskId, queued.QueuePosition = "sub-2", "", idOf(d.spawned), 3
 	tasks = append(tasks, queued)
+	if d.spawned.GetLead() != nil {
+		tasks = append(tasks, lisa().GetTask())
+	}
 	if !req.GetLiving() {
 		ended := fakeTask(agentdv1.TaskState_TASK_STATE_FAILED)
 		ended.Id, ended.EndedAt = "sub-3", at(42)

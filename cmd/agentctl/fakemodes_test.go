@@ -21,6 +21,7 @@ const (
 	completed = agentdv1.TaskState_TASK_STATE_COMPLETED
 	failed    = agentdv1.TaskState_TASK_STATE_FAILED
 	killed    = agentdv1.TaskState_TASK_STATE_KILLED
+	idle      = agentdv1.TaskState_TASK_STATE_IDLE
 )
 
 // play is a task of the fake with what its stream gives.
@@ -116,11 +117,11 @@ func modePlay(req *agentdv1.SpawnRequest) (play, bool) {
 		return resumedPlay(), true
 	case req.GetParallel() != nil || req.GetChain() != nil:
 		return groupPlay(), true
-	case req.GetSingle().GetPrompt() == "narrowed":
+	case promptOf(req) == "narrowed":
 		p := checkedPlay()
 		p.task.DroppedTools = []string{"bash"}
 		return p, true
-	case req.GetSingle().GetPrompt() == "checked":
+	case promptOf(req) == "checked":
 		return checkedPlay(), true
 	}
 	return play{}, false
@@ -209,6 +210,10 @@ func (d *daemon) Watch(req *agentdv1.WatchRequest, stream grpc.ServerStreamingSe
 	}
 	event("c2", 1, change(running, 0))
 	event("c3", 2, &agentdv1.Event{Kind: &agentdv1.Event_MessageId{MessageId: "m-1"}})
+	_ = stream.Send(&agentdv1.WatchResponse{Cursor: "c3b", Item: &agentdv1.WatchResponse_Event{Event: &agentdv1.Event{
+		Time: at(2), Team: "shop", Kind: &agentdv1.Event_MessageId{MessageId: "m-2"}}}})
+	event("c3c", 3, &agentdv1.Event{Kind: &agentdv1.Event_Roster{Roster: &agentdv1.RosterChange{
+		Name: "lisa", Event: agentdv1.RosterEvent_ROSTER_EVENT_JOINED}}})
 	_ = stream.Send(&agentdv1.WatchResponse{Cursor: "c4", Item: &agentdv1.WatchResponse_Gap{Gap: &agentdv1.Gap{Reason: "too old"}}})
 	event("c5", 4, change(failed, agentdv1.TaskReason_TASK_REASON_TIMEOUT))
 	return refused(codes.PermissionDenied, "PERMISSION_DENIED", "the script is over")

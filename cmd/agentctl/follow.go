@@ -16,6 +16,7 @@ type item interface {
 	GetEntry() *agentdv1.Entry
 	GetDelta() *agentdv1.Delta
 	GetOutcome() *agentdv1.Outcome
+	GetIdle() *agentdv1.Idle
 }
 
 // receive gives the next item of a stream.
@@ -40,13 +41,18 @@ type follower struct {
 	app      *app
 	open     func(context.Context, *client) (receive, error) // from after last
 	toEnd    bool                                            // the stream is not over before the outcome
+	toIdle   bool                                            // the end of a turn ends the stream too
 	deltas   bool
 	show     func(item) error
 	task     *agentdv1.Task    // as it was last told
 	last     uint64            // seq of the newest entry shown
 	outcome  *agentdv1.Outcome // how it ended
+	idle     *agentdv1.Idle    // the end of its newest turn
 	resuming bool              // the connection is not the first
 }
+
+// over tells whether all that was asked for has come.
+func (f *follower) over() bool { return f.outcome != nil || f.toIdle && f.idle != nil }
 
 // follow returns when the stream is over; f.outcome is set then if the task had ended.
 func (f *follower) follow(ctx context.Context) error {
@@ -72,7 +78,7 @@ func (f *follower) read(ctx context.Context, c *client, p *patience) error {
 	if err != nil {
 		return err
 	}
-	for f.outcome == nil {
+	for !f.over() {
 		it, err := recv()
 		switch {
 		case errors.Is(err, io.EOF) && f.toEnd:
@@ -105,6 +111,9 @@ func (f *follower) take(it item) error {
 			return nil
 		}
 		f.last = entry.GetSeq()
+	}
+	if idle := it.GetIdle(); idle != nil {
+		f.idle = idle
 	}
 	f.outcome = it.GetOutcome()
 	if it.GetDelta() != nil && !f.deltas {

@@ -61,7 +61,7 @@ func (a *app) followLive(ctx context.Context, f *follower) (err error) {
 	switch {
 	case failed != nil:
 		return failed
-	case err == nil && f.outcome == nil: // ctx ended before it began
+	case err == nil && !f.over(): // ctx ended before it began
 		return ctx.Err()
 	}
 	return err
@@ -180,7 +180,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// glance asks how tasks are and which ones are new below them: one list, and one look at each that is no longer in it.
+// glance asks how tasks are and which ones are new below them, or in the team of a lead: one list, and one look at each that
+// is no longer in it.
 func glance(ctx context.Context, c *client, seen []*agentdv1.Task) ([]*agentdv1.Task, error) {
 	list, err := c.tasks.ListTasks(ctx, &agentdv1.ListTasksRequest{Team: seen[0].GetTeam(), Living: true, PageSize: maxPage})
 	if err != nil {
@@ -204,8 +205,10 @@ func glance(ctx context.Context, c *client, seen []*agentdv1.Task) ([]*agentdv1.
 		}
 		tasks = append(tasks, task)
 	}
+	led := seen[0].GetName() == leadName
 	for _, task := range list.GetTasks() { // parents come before their children
-		if below[task.GetParentTaskId()] && !below[task.GetId()] {
+		mate := led && task.GetKind() == agentdv1.TaskKind_TASK_KIND_TEAMMATE
+		if (below[task.GetParentTaskId()] || mate) && !below[task.GetId()] {
 			below[task.GetId()] = true
 			tasks = append(tasks, task)
 		}

@@ -17,10 +17,12 @@ import (
 
 // TestLiveView: on a terminal a run shows its tasks at the bottom, lines scroll above, and Ctrl-C takes it away.
 func TestLiveView(t *testing.T) {
-	for _, test := range []struct{ args, noColor, want string }{
-		{"run hang", "", "\x1b[33m  sub-2  general  QUEUED #3"},
-		{"spawn hang", "", "\x1b[33m  sub-2  general  QUEUED #3"},
-		{"run hang", "1", "\n  sub-2  general  QUEUED #3"},
+	const child, mate = "  sub-2  general              QUEUED #3", "  tm-2   lisa (coder)         IDLE, 2 unread"
+	const alone, led = "2 tasks: 1 QUEUED, 1 RUNNING  1.2k tok  $0.50", "3 tasks: 1 QUEUED, 1 RUNNING, 1 IDLE  2.5k tok  $0.50"
+	for _, test := range []struct{ args, noColor, want, then, tally, erase string }{
+		{"run hang", "", "\x1b[33m" + child, "\x1b[36m" + mate, led, "\x1b[4A\r\x1b[J"},
+		{"spawn hang", "", "\x1b[33m  sub-2  general  QUEUED #3", "", alone, "\x1b[3A\r\x1b[J"},
+		{"run hang", "1", "\n" + child, "\n" + mate, led, "\x1b[4A\r\x1b[J"},
 	} {
 		t.Run(test.args+test.noColor, func(t *testing.T) {
 			t.Setenv("NO_COLOR", test.noColor)
@@ -30,10 +32,11 @@ func TestLiveView(t *testing.T) {
 			}
 			screen := bufio.NewReader(master)
 			cmd := started(t, slave, slave, screen, test.want, strings.Fields(test.args)...)
-			readUntil(t, screen, "2 tasks: 1 QUEUED, 1 RUNNING  1.2k tok  $0.50")
+			readUntil(t, screen, test.then)
+			readUntil(t, screen, test.tally)
 			_ = cmd.Process.Signal(os.Interrupt)
 			told := readUntil(t, screen, "[s/D] ")
-			if last := told[strings.LastIndex(told, "\x1b[3A\r\x1b[J")+1:]; strings.Contains(last, "2 tasks: ") {
+			if last := told[strings.LastIndex(told, test.erase)+1:]; strings.Contains(last, " tasks: ") {
 				t.Errorf("the block is still there when it asks: %q", told)
 			}
 			_, _ = io.WriteString(master, "\n")
@@ -94,6 +97,25 @@ func TestGlance(t *testing.T) {
 	}
 	if want := "sub-1 RUNNING, sub-7 COMPLETED, sub-8 FAILED, sub-2 QUEUED"; strings.Join(told, ", ") != want {
 		t.Errorf("got %v, want %s", told, want)
+	}
+}
+
+// TestTeamTree: teammates stand under the lead that spawned them, and others of the team at the left.
+func TestTeamTree(t *testing.T) {
+	all := fakeRoster()
+	lead, led, other := all[0].GetTask(), all[1].GetTask(), all[2].GetTask()
+	child := fakeTask(waiting)
+	child.Id, child.ParentTaskId = "sub-8", "tm-2"
+	lead.Usage.CostUsd, led.Usage.CostUsd, child.Usage.CostUsd = 1, 0.5, 0.25 // the child's is in its parent's
+	compare(t, treeTable(tree([]*agentdv1.Task{lead, led, other, child}), 0, now()), `
+ID         KIND      STATE           AGENT                ELAPSED  STEPS  TOKENS  COST   ACTIVITY
+tm-1       TEAMMATE  RUNNING         team-lead (general)  01:05    0      1234    $1.00  bash: printf '␛[2J'
+  tm-2     TEAMMATE  IDLE, 2 unread  lisa (coder)         01:05    0      1234    $0.50  Fix it
+    sub-8  SUBAGENT  WAITING         general              01:05    0      1234    $0.25  bash: sh test.sh
+tm-3       TEAMMATE  COMPLETED       max (general)        01:05    0      1234    -      bash: sh test.sh
+`)
+	if got := tally([]*agentdv1.Task{lead, led, child}, 0, now()); got != "3 tasks: 1 RUNNING, 1 WAITING, 1 IDLE  2.5k tok  $1.50  01:05" {
+		t.Error(got)
 	}
 }
 

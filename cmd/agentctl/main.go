@@ -59,8 +59,8 @@ func (a *app) root() *cobra.Command {
 Data goes to stdout, everything else to stderr. Without a daemon it starts one.
 
 Exit codes: 0 ok, 2 usage, 3 not found, 4 conflict or precondition, 6 exhausted, 7 not allowed,
-8 unavailable, 130 interrupted, 1 anything else. run, spawn and output --wait terminal tell how the
-task ended: 0 completed, 10 failed, 11 killed.`,
+8 unavailable, 130 interrupted, 1 anything else. run, spawn and output --wait tell how the task ended:
+0 completed, or a teammate whose turn is over; 10 failed, 11 killed.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -74,11 +74,13 @@ task ended: 0 completed, 10 failed, 11 killed.`,
 		a.addr = addr
 		return nil
 	})
-	flags.StringVar(&a.team, "team", "", "team `NAME` to use; default: the team of the directory to spawn or stop, else all")
+	flags.StringVar(&a.team, "team", "", "team `NAME` to use; default: the team of the directory; for ps and watch all")
 	flags.BoolVar(&a.noStart, "no-start", false, "do not start a daemon when none runs")
 	root.AddCommand(a.runCommand(), a.spawnCommand(), a.outputCommand(), a.sendCommand(), a.stopCommand(),
-		a.psCommand(), a.agentsCommand(), a.watchCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand())
+		a.psCommand(), a.teamCommand(), a.rosterCommand(), a.inboxCommand(), a.transcriptCommand(), a.dismissCommand(),
+		a.agentsCommand(), a.watchCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand())
 	completeWords(root)
+	a.completeNames(root)
 	return root
 }
 

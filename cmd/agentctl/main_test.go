@@ -45,6 +45,7 @@ func TestScripts(t *testing.T) {
 			"requests": checkRequests,
 			"spawned":  checkSpawned,
 			"listed":   checkListed,
+			"asked":    checkAsked,
 		},
 	})
 }
@@ -138,7 +139,7 @@ func TestInterruptDetachesInAPipe(t *testing.T) {
 	_ = cmd.Process.Signal(os.Interrupt)
 	rest, _ := io.ReadAll(stderr)
 	_ = cmd.Wait()
-	if want := "sub-1 goes on; come back with: agentctl output sub-1 --follow"; !strings.Contains(string(rest), want) {
+	if want := "tm-1 goes on; come back with: agentctl output tm-1 --follow"; !strings.Contains(string(rest), want) {
 		t.Errorf("stderr %q, want %q", rest, want)
 	}
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
@@ -148,14 +149,14 @@ func TestInterruptDetachesInAPipe(t *testing.T) {
 
 func TestInterruptAsksOnATerminal(t *testing.T) {
 	for _, test := range []struct{ answer, then string }{
-		{"s\n", "sub-1 KILLED"},
+		{"s\n", "tm-1 KILLED"},
 		{"\n", ""},
 	} {
 		master, slave := terminal(t)
 		screen := bufio.NewReader(master)
 		cmd := started(t, slave, slave, screen, "bash: sh test.sh", "run", "hang")
 		_ = cmd.Process.Signal(os.Interrupt)
-		readUntil(t, screen, "agentctl output sub-1 --follow")
+		readUntil(t, screen, "agentctl output tm-1 --follow")
 		readUntil(t, screen, "[s/D] ")
 		_, _ = io.WriteString(master, test.answer)
 		if test.then != "" {
@@ -239,6 +240,9 @@ func TestStdoutThatCannotBeWritten(t *testing.T) {
 		"spawn hello --cancel-on-disconnect": false, "output sub-1": false, "output sub-1 -f": false,
 		"output sub-1 -f --deltas": false, "output sub-1 --wait terminal -o json": false, "send sub-1 hello": false,
 		"stop sub-1": false, "stop --all --team shop": false, "watch --team shop": false, "spawn --shell ls": false,
+		"team list": false, "team show": false, "roster": false, "roster -o json": false, "inbox": false, "inbox ack 3": false,
+		"transcript lisa": false, "transcript lisa -o json": false, "dismiss lisa": false, "send lisa hello --until answered": false,
+		"spawn hello --teammate ann": false, "output lisa --wait idle": false,
 		"ps": false, "ps --tree": false, "ps -o json": false,
 		"agents": false, "agents -o json": false, "status": false, "version": false, "--help": false,
 		"completion bash": false,

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,24 +29,19 @@ func (a *app) outputCommand() *cobra.Command {
 		Use:   "output TASK",
 		Short: "Show a task's transcript, or what a shell wrote",
 		Long: `output shows what a task has done so far: an agent's transcript, what a shell wrote (to stdout and stderr), or what
-became of a group's children. When it has ended, how it ended comes last.`,
-		Example: "  agentctl output sub-1 --tail 20 --follow\n  agentctl output sh-2 --wait terminal --timeout 10m",
+became of a group's children. When it has ended, how it ended comes last. TASK is an id or a teammate's name.`,
+		Example: "  agentctl output sub-1 --tail 20 --follow\n  agentctl output reviewer --wait idle --timeout 10m",
 		Args:    takes("TASK"),
 	}
 	flags := c.Flags()
 	flags.BoolVarP(&o.follow, "follow", "f", false, "go on until the task ends")
 	flags.Uint64Var(&o.from, "from", 0, "position `SEQ` of the first entry")
-	flags.Func("tail", "only the last `N` entries, 1 to 1000", func(text string) error {
-		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || n < 1 || n > maxTail {
-			return fmt.Errorf("it is no number from 1 to %d", maxTail)
-		}
-		o.tail = int32(n)
-		return nil
-	})
+	flags.Func("tail", "only the last `N` entries, 1 to 1000", tail(&o.tail))
 	flags.BoolVar(&o.deltas, "deltas", false, "also show text while the model writes it; needs --follow")
-	flags.Var(choose(&o.waitFor, option[agentdv1.WaitFor]{"terminal", agentdv1.WaitFor_WAIT_FOR_TERMINAL}), "wait",
-		"show nothing until then; the exit code tells how the task ended")
+	flags.Var(choose(&o.waitFor,
+		option[agentdv1.WaitFor]{"terminal", agentdv1.WaitFor_WAIT_FOR_TERMINAL},
+		option[agentdv1.WaitFor]{"idle", agentdv1.WaitFor_WAIT_FOR_IDLE}), "wait",
+		"show nothing until the task has ended, or a teammate is idle; the exit code tells how it ended")
 	flags.Func("timeout", "longest `DURATION` of --wait (default none)", span(&o.timeout))
 	c.MarkFlagsMutuallyExclusive("from", "tail")
 	return a.command(c, func(ctx context.Context, args []string) error {
@@ -57,12 +51,17 @@ became of a group's children. When it has ended, how it ended comes last.`,
 		if o.timeout > 0 && o.waitFor == agentdv1.WaitFor_WAIT_FOR_UNSPECIFIED {
 			return usageError{fmt.Errorf("--timeout needs --wait")}
 		}
-		return a.showOutput(ctx, args[0], &o)
+		id, err := a.taskID(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return a.showOutput(ctx, id, &o)
 	})
 }
 
 func (a *app) showOutput(ctx context.Context, id string, o *outputFlags) error {
 	f := &follower{app: a, show: a.emitItem, toEnd: (o.follow || o.waitFor != 0) && o.timeout == 0, deltas: o.deltas}
+	f.toIdle = o.waitFor == agentdv1.WaitFor_WAIT_FOR_IDLE
 	if !a.json {
 		f.show = a.display().take
 	}
@@ -86,6 +85,8 @@ func (a *app) showOutput(ctx context.Context, id string, o *outputFlags) error {
 		return exitError{exitInterrupted}
 	case err != nil:
 		return err
+	case f.toIdle && f.idle != nil:
+		return a.showIdle(f)
 	case f.outcome == nil && o.waitFor != agentdv1.WaitFor_WAIT_FOR_UNSPECIFIED:
 		a.note("%s is still %s after %v", id, stateWord(f.task.GetState()), o.timeout)
 		return exitError{exitOther}

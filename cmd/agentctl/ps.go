@@ -21,17 +21,19 @@ func (a *app) psCommand() *cobra.Command {
 		Use:   "ps",
 		Short: "List tasks",
 		Long: `ps lists living tasks, oldest first; with --all or --state also ended ones. A queued task shows its place in
-the queue. Steps, tokens and cost of a task are those of the tasks below it too.`,
+the queue, a teammate its name and how many messages it has not taken. Steps, tokens and cost of a task are those of the
+tasks below it too.`,
 		Example: "  agentctl ps --tree",
 		Args:    cobra.NoArgs,
 	}
 	flags := c.Flags()
 	flags.BoolVar(&all, "all", false, "also ended tasks")
-	flags.BoolVar(&asTree, "tree", false, "each task under its parent, with its kind and steps")
+	flags.BoolVar(&asTree, "tree", false, "each task under its parent, teammates under the lead that spawned them; with kinds and steps")
 	flags.Var(choose(&req.State,
 		option[agentdv1.TaskState]{"queued", agentdv1.TaskState_TASK_STATE_QUEUED},
 		option[agentdv1.TaskState]{"running", agentdv1.TaskState_TASK_STATE_RUNNING},
 		option[agentdv1.TaskState]{"waiting", agentdv1.TaskState_TASK_STATE_WAITING},
+		option[agentdv1.TaskState]{"idle", agentdv1.TaskState_TASK_STATE_IDLE},
 		option[agentdv1.TaskState]{"stopping", agentdv1.TaskState_TASK_STATE_STOPPING},
 		option[agentdv1.TaskState]{"completed", agentdv1.TaskState_TASK_STATE_COMPLETED},
 		option[agentdv1.TaskState]{"failed", agentdv1.TaskState_TASK_STATE_FAILED},
@@ -40,6 +42,10 @@ the queue. Steps, tokens and cost of a task are those of the tasks below it too.
 	return a.command(c, func(ctx context.Context, _ []string) error {
 		req.Team = a.team
 		req.Living = !all && req.GetState() == agentdv1.TaskState_TASK_STATE_UNSPECIFIED
+		var err error
+		if req.ParentTaskId, err = a.taskID(ctx, req.GetParentTaskId()); err != nil {
+			return err
+		}
 		tasks, err := a.listTasks(ctx, req)
 		switch {
 		case err != nil:

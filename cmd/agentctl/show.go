@@ -33,7 +33,7 @@ func (a *app) emit(m proto.Message) error {
 
 // emitItem prints an item of a stream as JSON, but for heartbeats.
 func (a *app) emitItem(it item) error {
-	if it.GetTask() == nil && it.GetEntry() == nil && it.GetDelta() == nil && it.GetOutcome() == nil {
+	if it.GetTask() == nil && it.GetEntry() == nil && it.GetDelta() == nil && it.GetOutcome() == nil && it.GetIdle() == nil {
 		return nil
 	}
 	return a.emit(it.(proto.Message))

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -17,12 +15,15 @@ import (
 const maxText = 4 << 20
 
 func (a *app) runCommand() *cobra.Command {
-	var s spawnFlags
+	s := spawnFlags{modeFlags: modeFlags{lead: true, untilQuiet: true}}
 	c := &cobra.Command{
 		Use:   "run PROMPT",
-		Short: "Run an agent to its end and print the result",
-		Long: `run spawns an agent, tells its progress on stderr and prints its result on stdout. On a terminal it also shows
-what it and the agents below it do now. PROMPT - reads stdin.`,
+		Short: "Run a team's lead until all is done, and print the result",
+		Long: `run spawns the lead of a team: an agent that can work alone, delegate, and make teammates. It ends when its work is
+done and nothing that it could wait for is left. run tells the progress on stderr and prints the lead's last words on
+stdout. On a terminal it also shows what the lead, its team and the agents below do now. PROMPT - reads stdin.
+
+A team has one lead; beside one that lives, spawn starts other agents.`,
 		Example: "  agentctl run 'Find out why the tests fail, and fix the cause.' --accept 'make test' --budget cost=2,time=30m",
 		Args:    takes("PROMPT"),
 	}
@@ -61,6 +62,10 @@ func (a *app) spawnCommand() *cobra.Command {
 		Long: `spawn starts an agent and shows its transcript to the end. With --detach it prints the task's id alone. PROMPT -
 reads stdin.
 
+--teammate starts a named agent that lives on between its turns, takes mail (send) and can be woken by it after its end.
+--lead starts the agent that leads the team. spawn shows either up to the end of its first turn, and a lead with
+--until-quiet to its end.
+
 --parallel and --chain run several agents, those of a list in a YAML or JSON file. An item is a prompt, or has the keys
 agent, prompt or prompt_file, inputs (a name with a text or {task}), model, tools, readable_roots, writable_roots,
 network, depth, budget {max_steps, steps, tokens, turns, tool_calls, cost_usd, wall_time}, acceptance (a command, or
@@ -74,11 +79,13 @@ them.
 --shell runs a command line: what it writes goes to stdout and stderr.`,
 		Example: `  agentctl spawn 'Write a test for the parser.' --agent coder --detach
   printf '%s\n' '- Review the API.' '- {agent: explorer, prompt: Find dead code.}' | agentctl spawn --parallel -
+  agentctl spawn --teammate reviewer --agent reviewer 'Review what the others send you.'
   agentctl spawn --shell 'make test' --timeout 10m`,
 		Args: func(_ *cobra.Command, args []string) error { return s.checkMix(args) },
 	}
 	s.register(c.Flags())
 	s.modeFlags.register(c.Flags())
+	c.Flags().StringVar(&s.parent, "parent", "", "living `TASK` that the new one belongs to, and ends with")
 	c.Flags().BoolVar(&s.detach, "detach", false, "print the task's id once it is durable, and leave it running")
 	return a.command(c, func(ctx context.Context, args []string) error {
 		show := a.display().take
@@ -95,6 +102,9 @@ them.
 		if err != nil || s.detach {
 			return err
 		}
+		if f.outcome == nil {
+			return a.showIdle(f)
+		}
 		if err := a.results(ctx, f); err != nil {
 			return err
 		}
@@ -104,6 +114,10 @@ them.
 
 // spawn sends the request and follows the task to its end, or until Ctrl-C.
 func (a *app) spawn(ctx context.Context, s *spawnFlags, args []string, show func(item) error) (*follower, error) {
+	var err error
+	if s.parent, err = a.taskID(ctx, s.parent); err != nil {
+		return nil, err
+	}
 	req, err := a.spawnRequest(s, args)
 	if err != nil {
 		return nil, err
@@ -125,7 +139,7 @@ func (a *app) spawn(ctx context.Context, s *spawnFlags, args []string, show func
 	if err != nil && ctx.Err() != nil {
 		return nil, a.interrupted(ctx, f, req)
 	}
-	if a.out.err != nil && f.outcome == nil && !req.GetCancelOnDisconnect() {
+	if a.out.err != nil && !f.over() && !req.GetCancelOnDisconnect() {
 		a.note("%s goes on; come back with: %s", f.taskID(), f.comeBack())
 	}
 	return f, err
@@ -138,16 +152,18 @@ func (a *app) noteDropped(task *agentdv1.Task) {
 		if len(dropped) > 1 {
 			them, are = "them", "they are"
 		}
-		a.note("%s does without %s: %s lists %s, but %s not granted", task.GetId(), strings.Join(dropped, ", "), agentCell(task), them, are)
+		a.note("%s does without %s: %s lists %s, but %s not granted", task.GetId(), strings.Join(dropped, ", "), oneLine(task.GetAgent(), 30), them, are)
 	}
 }
 
 // spawning follows the task that a request makes; after a break it goes on by the cursor.
 func (a *app) spawning(req *agentdv1.SpawnRequest, show func(item) error) *follower {
 	f := &follower{app: a, show: show, toEnd: !req.GetDetach()}
+	f.toIdle = req.GetTeammate() != nil || req.GetLead() != nil && !req.GetLead().GetUntilQuiet()
 	f.open = func(ctx context.Context, c *client) (receive, error) {
-		// Only Spawn with the same request id attaches to a task again that stops when nobody is attached.
-		if f.task == nil || req.GetCancelOnDisconnect() {
+		// Only Spawn with the same request id attaches to a task again that stops when nobody is attached, and ends with
+		// the first turn.
+		if f.task == nil || req.GetCancelOnDisconnect() || f.toIdle {
 			return items(c.agents.Spawn(ctx, req))
 		}
 		return items(c.agents.TaskOutput(ctx, &agentdv1.TaskOutputRequest{TaskId: f.taskID(), FromSeq: f.last + 1, Follow: true}))
@@ -168,37 +184,4 @@ func (a *app) text(name, argument string) (string, error) {
 		return "", usageError{fmt.Errorf("%s must be UTF-8 and not empty", name)}
 	}
 	return argument, nil
-}
-
-// workspace is the directory to work in: the one given; none for a team or a parent, which have theirs; else the
-// repository around the current directory, or that directory itself.
-func (a *app) workspace(s *spawnFlags) (string, error) {
-	if s.workspace != "" {
-		dir, err := filepath.Abs(s.workspace)
-		if err == nil {
-			dir, err = filepath.EvalSymlinks(dir)
-		}
-		if err != nil {
-			return "", fmt.Errorf("--workspace: %w", err)
-		}
-		return dir, nil
-	}
-	if a.team != "" || s.parent != "" {
-		return "", nil
-	}
-	cwd, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	if cwd, err = filepath.EvalSymlinks(cwd); err != nil {
-		return "", err
-	}
-	for dir := cwd; ; dir = filepath.Dir(dir) {
-		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return cwd, nil
-		}
-	}
 }

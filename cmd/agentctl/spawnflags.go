@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,6 @@ type spawnFlags struct {
 func (s *spawnFlags) register(flags *pflag.FlagSet) {
 	s.agentFlags.register(flags)
 	flags.StringVar(&s.workspace, "workspace", "", "`DIR` to work in (default the repository around this one, or this one)")
-	flags.StringVar(&s.parent, "parent", "", "living `TASK` that the new one belongs to, and ends with")
 	flags.StringVar(&s.description, "description", "", "one `LINE` for people (default the start of the prompt)")
 	flags.StringVar(&s.requestID, "request-id", "", "`ID` that makes a retry return the first outcome (default random)")
 	flags.Func("timeout", "end the task with TIMEOUT after this `DURATION`", span(&s.timeout))
@@ -46,6 +46,11 @@ type modeFlags struct {
 	shell           bool
 	cwd             string
 	env             envFlag
+
+	teammate, color string
+	planApproval    bool
+	lead            bool
+	untilQuiet      bool
 }
 
 func (m *modeFlags) register(flags *pflag.FlagSet) {
@@ -64,6 +69,11 @@ func (m *modeFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&m.shell, "shell", false, "PROMPT is a command line for sh, without an agent")
 	flags.StringVar(&m.cwd, "cwd", "", "`DIR` to run --shell in (default the workspace)")
 	flags.Var(&m.env, "env", "variable for the command of --shell; repeatable")
+	flags.StringVar(&m.teammate, "teammate", "", "start a teammate of this `NAME`")
+	flags.StringVar(&m.color, "color", "", "`COLOR` of --teammate for people (default one of eight)")
+	flags.BoolVar(&m.planApproval, "plan-approval", false, "--teammate may only read until its plan is approved (send --approve)")
+	flags.BoolVar(&m.lead, "lead", false, "start the lead of the team")
+	flags.BoolVar(&m.untilQuiet, "until-quiet", false, "--lead ends when it is idle and nobody in the team has work left")
 }
 
 // maxConcurrency is the most agents of a group that may run at once, as far as a flag or a file can say.
@@ -71,27 +81,37 @@ const maxConcurrency = 1000
 
 // mode is the flag that chooses the mode; empty for one agent.
 func (m *modeFlags) mode() string {
-	switch {
-	case m.parallel != "":
-		return "--parallel"
-	case m.chain != "":
-		return "--chain"
-	case m.resumeFrom != "":
-		return "--resume-from"
-	case m.shell:
-		return "--shell"
+	if modes := m.modes(); len(modes) > 0 {
+		return modes[0]
 	}
 	return ""
 }
 
+// modes are all flags that choose a mode.
+func (m *modeFlags) modes() []string {
+	var modes []string
+	for _, f := range []struct {
+		flag  string
+		given bool
+	}{
+		{"--parallel", m.parallel != ""}, {"--chain", m.chain != ""}, {"--resume-from", m.resumeFrom != ""},
+		{"--shell", m.shell}, {"--teammate", m.teammate != ""}, {"--lead", m.lead},
+	} {
+		if f.given {
+			modes = append(modes, f.flag)
+		}
+	}
+	return modes
+}
+
 // checkMix refuses flags and arguments that don't go together, and says what to do instead.
 func (s *spawnFlags) checkMix(args []string) error {
-	mode, agent := s.mode(), s.given()
-	group := mode != "" && mode != "--shell"
+	modes, agent := s.modes(), s.given()
+	mode := s.mode()
+	group := mode == "--parallel" || mode == "--chain" || mode == "--resume-from"
 	switch {
-	case s.shell && (s.parallel != "" || s.chain != "" || s.resumeFrom != ""),
-		s.parallel != "" && (s.chain != "" || s.resumeFrom != ""):
-		return errors.New("only one of --parallel, --chain and --shell can be; --resume-from goes with --chain")
+	case len(modes) > 1 && !slices.Equal(modes, []string{"--chain", "--resume-from"}):
+		return errors.New("only one of --parallel, --chain, --shell, --teammate and --lead can be; --resume-from goes with --chain")
 	case group && len(args) > 0:
 		return fmt.Errorf("%s takes no PROMPT: each item of its file has its own", mode)
 	case !group && len(args) != 1:
@@ -108,6 +128,21 @@ func (s *spawnFlags) checkMix(args []string) error {
 		return errors.New("--max-concurrency needs --parallel")
 	case s.detach && s.cancelOnDisconnect:
 		return errors.New("--detach leaves the task running, --cancel-on-disconnect stops it; choose one")
+	}
+	return s.checkTeam()
+}
+
+// checkTeam refuses flags of teammates and leads where they mean nothing.
+func (s *spawnFlags) checkTeam() error {
+	switch {
+	case s.color != "" && s.teammate == "":
+		return errors.New("--color needs --teammate")
+	case s.planApproval && s.teammate == "":
+		return errors.New("--plan-approval needs --teammate")
+	case s.untilQuiet && !s.lead:
+		return errors.New("--until-quiet needs --lead")
+	case s.parent != "" && (s.teammate != "" || s.lead):
+		return fmt.Errorf("--parent does not go with %s, which belongs to its team", s.mode())
 	}
 	return nil
 }
@@ -180,7 +215,15 @@ func (a *app) setMode(req *agentdv1.SpawnRequest, s *spawnFlags, args []string) 
 		return nil
 	}
 	spec, err := s.spec(prompt)
-	req.Mode = &agentdv1.SpawnRequest_Single{Single: spec}
+	switch s.mode() {
+	case "--teammate":
+		req.Mode = &agentdv1.SpawnRequest_Teammate{Teammate: &agentdv1.Teammate{
+			Agent: spec, Name: s.teammate, Color: s.color, PlanApproval: s.planApproval}}
+	case "--lead":
+		req.Mode = &agentdv1.SpawnRequest_Lead{Lead: &agentdv1.Lead{Agent: spec, UntilQuiet: s.untilQuiet}}
+	default:
+		req.Mode = &agentdv1.SpawnRequest_Single{Single: spec}
+	}
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -30,7 +31,8 @@ func (a *app) stopCommand() *cobra.Command {
 		Use:   "stop TASK | --all",
 		Short: "End a task and its children, or all tasks of a team",
 		Long: `stop ends a task and those below it, or with --all every task of --team, or of the team that is at work in this
-directory and nowhere else. An agent gets time to report first; --level shortens that.`,
+directory and nowhere else. An agent gets time to report first; --level shortens that. TASK is an id or a teammate's
+name. A message of a client still wakes a teammate that was stopped; dismiss ends it for good.`,
 		Example: "  agentctl stop sub-1 --level kill\n  agentctl stop --all --reason 'wrong branch'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if s.all == (len(args) == 1) || len(args) > 1 {
@@ -39,27 +41,40 @@ directory and nowhere else. An agent gets time to report first; --level shortens
 			return nil
 		},
 	}
-	flags := c.Flags()
-	flags.BoolVar(&s.all, "all", false, "stop all tasks of the team")
-	flags.Var(choose(&s.level,
-		option[agentdv1.StopLevel]{"wrap-up", agentdv1.StopLevel_STOP_LEVEL_WRAP_UP},
-		option[agentdv1.StopLevel]{"cancel", agentdv1.StopLevel_STOP_LEVEL_CANCEL},
-		option[agentdv1.StopLevel]{"kill", agentdv1.StopLevel_STOP_LEVEL_KILL}), "level",
-		"finish the step and report, end the step, or end at once (default wrap-up)")
-	flags.StringVar(&s.reason, "reason", "", "`TEXT` for people: why")
-	flags.StringVar(&s.requestID, "request-id", "", "`ID` that makes a retry return the first outcome (default random)")
-	flags.Func("wrap-up-timeout", "`DURATION` before wrap-up becomes cancel (default 30s)", span(&s.wrapUp))
-	flags.Func("cancel-timeout", "`DURATION` before cancel becomes kill (default 10s)", span(&s.abort))
+	s.register(c.Flags())
+	c.Flags().BoolVar(&s.all, "all", false, "stop all tasks of the team")
 	return a.command(c, func(ctx context.Context, args []string) error {
 		if s.all {
 			return a.stopAll(ctx, &s)
+		}
+		id, err := a.taskID(ctx, args[0])
+		if err != nil {
+			return err
 		}
 		show := a.showStop
 		if a.json {
 			show = func(_ string, r *agentdv1.TaskStopResponse) error { return a.emit(r) }
 		}
-		return a.stopTasks(ctx, args, &s, show)
+		return a.stopTasks(ctx, []string{id}, &s, show)
 	})
+}
+
+// register adds the flags that say how something is stopped.
+func (s *stopFlags) register(flags *pflag.FlagSet) {
+	registerLevel(flags, &s.level, "wrap-up")
+	flags.StringVar(&s.reason, "reason", "", "`TEXT` for people: why")
+	flags.StringVar(&s.requestID, "request-id", "", "`ID` that makes a retry return the first outcome (default random)")
+	flags.Func("wrap-up-timeout", "`DURATION` before wrap-up becomes cancel (default 30s)", span(&s.wrapUp))
+	flags.Func("cancel-timeout", "`DURATION` before cancel becomes kill (default 10s)", span(&s.abort))
+}
+
+// registerLevel adds --level, with the daemon's default.
+func registerLevel(flags *pflag.FlagSet, level *agentdv1.StopLevel, usual string) {
+	flags.Var(choose(level,
+		option[agentdv1.StopLevel]{"wrap-up", agentdv1.StopLevel_STOP_LEVEL_WRAP_UP},
+		option[agentdv1.StopLevel]{"cancel", agentdv1.StopLevel_STOP_LEVEL_CANCEL},
+		option[agentdv1.StopLevel]{"kill", agentdv1.StopLevel_STOP_LEVEL_KILL}), "level",
+		"finish the step and report, end the step, or end at once (default "+usual+")")
 }
 
 // stopping is the stop of one task under way.

@@ -21,6 +21,11 @@ func (a *app) stopAll(ctx context.Context, s *stopFlags) error {
 		a.note("no task is at work here; --team NAME stops those of another place, agentctl ps lists them")
 		return nil
 	}
+	return a.stopTeam(ctx, team, s)
+}
+
+// stopTeam stops the tasks of the team of that name and shows how that comes along, to its end.
+func (a *app) stopTeam(ctx context.Context, team string, s *stopFlags) error {
 	req := &agentdv1.StopTeamRequest{
 		RequestId: requestID(s.requestID), Team: team, Level: s.level, Reason: s.reason,
 		WrapUpTimeout: optional(s.wrapUp), CancelTimeout: optional(s.abort),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -17,14 +18,20 @@ type branch struct {
 // name is the task's id, set in under its parent.
 func (b branch) name() string { return strings.Repeat("  ", b.level) + b.GetId() }
 
-// tree puts each task under its parent, else in the order given. Those whose parent is not among them stand at the left.
+// leadName is the name of every team's lead.
+const leadName = "team-lead"
+
+// overOf is the task that one stands under: its parent, or the lead that spawned a teammate; empty: none.
+func overOf(task *agentdv1.Task) string { return cmp.Or(task.GetParentTaskId(), task.GetSpawnedBy()) }
+
+// tree puts each task under the one above it, else in the order given. Those with none above among them stand at the left.
 func tree(tasks []*agentdv1.Task) []branch {
 	present, below := map[string]bool{}, map[string][]*agentdv1.Task{}
 	for _, task := range tasks {
 		present[task.GetId()] = true
 	}
 	for _, task := range tasks {
-		parent := task.GetParentTaskId()
+		parent := overOf(task)
 		if !present[parent] {
 			parent = ""
 		}
@@ -51,18 +58,26 @@ func flat(tasks []*agentdv1.Task) []branch {
 	return branches
 }
 
-// stateCell is the state of a task, with its place in the queue while it waits there, such as `QUEUED #3`.
+// stateCell is the state of a task, with its place in the queue while it waits there, and its unread mail, such as `QUEUED #3`
+// or `RUNNING, 2 unread`.
 func stateCell(task *agentdv1.Task) string {
+	cell := stateWord(task.GetState())
 	if place := task.GetQueuePosition(); place > 0 {
-		return fmt.Sprintf("%s #%d", stateWord(task.GetState()), place)
+		cell += fmt.Sprintf(" #%d", place)
 	}
-	return stateWord(task.GetState())
+	if unread := task.GetUnread(); unread > 0 {
+		cell += fmt.Sprintf(", %d unread", unread)
+	}
+	return cell
 }
 
-// agentCell is the agent of a task; a shell or a group has none.
+// agentCell is the agent of a task, of a teammate such as `lisa (coder)`; a shell or a group has none.
 func agentCell(task *agentdv1.Task) string {
-	if task.GetAgent() == "" {
+	switch {
+	case task.GetAgent() == "":
 		return "-"
+	case task.GetName() != "":
+		return oneLine(task.GetName(), 30) + " (" + oneLine(task.GetAgent(), 30) + ")"
 	}
 	return oneLine(task.GetAgent(), 30)
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -16,9 +18,9 @@ func (a *app) watchCommand() *cobra.Command {
 	req := &agentdv1.WatchRequest{}
 	c := &cobra.Command{
 		Use:   "watch",
-		Short: "Tell what happens: changes of state and mail, as it comes",
-		Long: `watch prints a line for each change of a task's state and each message, until Ctrl-C. It goes on over a restart of
-the daemon without missing any. With -o json each line has the cursor that --cursor goes on from.`,
+		Short: "Tell what happens: changes of state, mail and rosters, as it comes",
+		Long: `watch prints a line for each change of a task's state, each message, and each teammate that joins or is dismissed,
+until Ctrl-C. It goes on over a restart of the daemon without missing any. With -o json each line has the cursor that --cursor goes on from.`,
 		Example: "  agentctl watch --team shop",
 		Args:    cobra.NoArgs,
 	}
@@ -35,39 +37,26 @@ func (a *app) watch(ctx context.Context, req *agentdv1.WatchRequest) error {
 	if a.json {
 		show = func(r *agentdv1.WatchResponse) error { return a.emit(r) }
 	}
-	p, lost := a.newPatience(), false
-	for {
-		err := a.attempt(ctx, func(c *client) error {
-			stream, err := c.events.Watch(ctx, req)
-			for err == nil {
-				var r *agentdv1.WatchResponse
-				if r, err = stream.Recv(); err == nil {
-					if lost {
-						a.note("back on the daemon")
-						lost = false
-					}
-					p.reset()
-					req.Cursor = r.GetCursor()
-					err = show(r)
-				}
+	err := a.resume(ctx, func(c *client, came func()) error {
+		stream, err := c.events.Watch(ctx, req)
+		for err == nil {
+			var r *agentdv1.WatchResponse
+			if r, err = stream.Recv(); err == nil {
+				came()
+				req.Cursor = r.GetCursor()
+				err = show(r)
 			}
-			if errors.Is(err, io.EOF) {
-				return errCut
-			}
-			return err
-		})
-		if err := p.bear(ctx, err); err != nil {
-			if ctx.Err() != nil && req.GetCursor() != "" {
-				a.note("\nleft; come back with: agentctl watch --cursor %s%s%s", req.GetCursor(), a.teamFlag(), a.addrFlag())
-				return exitError{exitInterrupted}
-			}
-			return err
 		}
-		if !lost {
-			a.note("lost the daemon; waiting for it")
-			lost = true
+		if errors.Is(err, io.EOF) {
+			return errCut
 		}
+		return err
+	})
+	if ctx.Err() != nil && req.GetCursor() != "" {
+		a.note("\nleft; come back with: agentctl watch --cursor %s%s%s", req.GetCursor(), a.teamFlag(), a.addrFlag())
+		return exitError{exitInterrupted}
 	}
+	return err
 }
 
 // showEvent prints an event as a line; what is missing is told on stderr.
@@ -77,17 +66,24 @@ func (a *app) showEvent(r *agentdv1.WatchResponse) error {
 		return nil
 	}
 	event := r.GetEvent()
-	what := ""
+	whose, what := event.GetTaskId(), ""
 	switch {
 	case event.GetState() != nil:
 		what = stateLine(event.GetState())
 	case event.GetMessageId() != "":
-		what = "mail " + event.GetMessageId()
+		whose, what = cmp.Or(whose, "inbox"), "mail "+event.GetMessageId()
+	case event.GetRoster() != nil:
+		what = clean(event.GetRoster().GetName()) + " " + rosterWord(event.GetRoster().GetEvent())
 	default: // a cursor alone, or what a newer daemon tells
 		return nil
 	}
-	_, err := fmt.Fprintf(a.out, "%s  %s  %s  %s\n", localTime(event.GetTime()), clean(event.GetTeam()), event.GetTaskId(), what)
+	_, err := fmt.Fprintf(a.out, "%s  %s  %s  %s\n", localTime(event.GetTime()), clean(event.GetTeam()), whose, what)
 	return err
+}
+
+// rosterWord is a change of a roster, such as `joined`.
+func rosterWord(e agentdv1.RosterEvent) string {
+	return strings.ToLower(strings.TrimPrefix(e.String(), "ROSTER_EVENT_"))
 }
 
 // localTime is a time as the user's clock shows it.

@@ -110,7 +110,7 @@ default:
 	if out, err := o.command("agentctl", "run", "--no-start", "read the key").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	told, err := o.command("agentctl", "output", "--no-start", "-o", "json", "sub-1").Output()
+	told, err := o.command("agentctl", "output", "--no-start", "-o", "json", "team-lead").Output()
 	if err != nil || !strings.Contains(string(told), "parent "+pid) || !strings.Contains(string(told), "Permission denied") {
 		t.Errorf("%v: the command did not try: %s", err, told)
 	}

@@ -23,6 +23,7 @@ const (
 	MaxModelIdleTimeout = time.Hour
 	MaxMaxRunning       = 10_000 // a loop with its history takes some 100 KB
 	MaxMaxShells        = 1_000
+	MaxMaxHops          = 10_000
 	MaxMaxItems         = 24    // a parallel group and all its agents are one commit of the store
 	MinContextWindow    = 1_024 // tokens; less holds no system prompt
 )
@@ -138,6 +139,8 @@ func checkMaxItems(c *Config) error { return within(c.MaxItems, MaxMaxItems) }
 
 // checkMaxAtOnce needs max_items, which stands before it in the table.
 func checkMaxAtOnce(c *Config) error { return within(c.MaxAtOnce, c.MaxItems) }
+
+func checkMaxHops(c *Config) error { return within(c.MaxHops, MaxMaxHops) }
 
 func within(n, most int) error {
 	if n < 1 || n > most {

@@ -43,6 +43,8 @@ type Config struct {
 	MaxItems int
 	// MaxAtOnce is how many agents of a parallel group run at once when its spawn does not say, 1 to MaxItems.
 	MaxAtOnce int
+	// MaxHops is how often what agents send each other may go from one to the next, 1 to 10,000.
+	MaxHops int
 	// EnvPass names the variables of the daemon's environment that agents' commands get too.
 	EnvPass []string
 	// Path is PATH of agents' commands.

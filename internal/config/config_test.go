@@ -58,10 +58,10 @@ func write(t *testing.T, text string) string {
 func TestDefaults(t *testing.T) {
 	c := mustLoad(t, env{"PATH": "bin:/usr/bin::/bin", "LANG": "C.UTF-8", "TZ": "UTC"})
 	got := fmt.Sprint(c.StateDir, c.Listen, c.REST, c.Workspaces, c.Model, c.BaseURL, c.APIKeyEnv, c.APIKey,
-		c.ModelIdleTimeout, c.MaxRunning, c.MaxShells, c.MaxDepth, c.MaxItems, c.MaxAtOnce, c.EnvPass, c.Path, c.Lang, c.TZ,
+		c.ModelIdleTimeout, c.MaxRunning, c.MaxShells, c.MaxDepth, c.MaxItems, c.MaxAtOnce, c.MaxHops, c.EnvPass, c.Path, c.Lang, c.TZ,
 		c.LogLevel, c.LogFormat == config.Text, c.AutoStarted)
 	want := fmt.Sprint("/state/agentd", []string{"unix:///runtime/agentd.sock"}, "", []string{}, "",
-		"https://api.openai.com/v1", "OPENAI_API_KEY", "", 5*time.Minute, 256, 64, 5, 8, 4, []string{}, "/usr/bin:/bin", "C.UTF-8",
+		"https://api.openai.com/v1", "OPENAI_API_KEY", "", 5*time.Minute, 256, 64, 5, 8, 4, 64, []string{}, "/usr/bin:/bin", "C.UTF-8",
 		"UTC", slog.LevelInfo, true, false)
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -186,6 +186,8 @@ func TestWrongValuesNameFieldSourceAndWays(t *testing.T) {
 		{nil, []string{"--max-depth=6"}, "max_depth: 6 is not between 1 and 5"},
 		{nil, []string{"--max-items=25"}, "max_items: 25 is not between 1 and 24"},
 		{nil, []string{"--max-items=3"}, "max_at_once: 4 is not between 1 and 3"},
+		{nil, []string{"--max-hops=0"}, "max_hops: 0 is not between 1 and 10000"},
+		{nil, []string{"--max-hops=10001"}, "max_hops: 10001 is not between 1 and 10000"},
 		{nil, []string{"--state-dir=state"},
 			`state_dir: "state" is not an absolute directory (from flag --state-dir); set it`},
 		{nil, []string{"--listen=tcp://0.0.0.0:1"}, `listen: "tcp://0.0.0.0:1" is not unix:///PATH`},

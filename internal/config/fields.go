@@ -116,6 +116,11 @@ func agentFields() []field {
 			def:   strconv.Itoa(task.DefaultAtOnce),
 		},
 		{
+			key: "max_hops", arg: "N", at: func(c *Config) any { return &c.MaxHops }, check: checkMaxHops,
+			usage: "how often what agents send each other may go from one to the next, 1 to 10000; then it is refused",
+			def:   "64",
+		},
+		{
 			key: "env_pass", arg: "VARIABLE", at: func(c *Config) any { return &c.EnvPass }, check: checkEnvPass,
 			usage: "variable of the daemon's environment that agents' commands get too (repeatable)",
 		},

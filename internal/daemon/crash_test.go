@@ -208,7 +208,7 @@ func (l *load) spawnPrompt(request, prompt string) string {
 	})
 }
 
-// spawnAs gives no id when the parent has ended or is stopping.
+// spawnAs gives no id when the parent has ended or is stopping, or a teammate of that name lives.
 func (l *load) spawnAs(req *agentdv1.SpawnRequest) string {
 	for {
 		stream, err := l.rig.agents.Spawn(context.Background(), req, grpc.WaitForReady(true))
@@ -218,7 +218,9 @@ func (l *load) spawnAs(req *agentdv1.SpawnRequest) string {
 				return item.GetTask().GetId()
 			}
 		}
-		if status.Code(err) == codes.FailedPrecondition && req.GetParentTaskId() != "" {
+		switch code := status.Code(err); {
+		case code == codes.FailedPrecondition && req.GetParentTaskId() != "",
+			code == codes.AlreadyExists && req.GetTeammate() != nil:
 			return ""
 		}
 		if !again(err) {
@@ -229,10 +231,14 @@ func (l *load) spawnAs(req *agentdv1.SpawnRequest) string {
 }
 
 // send repeats a message until it is acknowledged, or refused because the task has ended.
-func (l *load) send(to, request string) {
+func (l *load) send(to, request string) { l.post(to, request, "steer "+request) }
+
+// post is send of a text. It gives the id of the message; empty when it was refused.
+func (l *load) post(to, request, text string) string {
 	for {
 		stream, err := l.rig.agents.SendMessage(context.Background(), &agentdv1.SendMessageRequest{
-			RequestId: request, To: to, Body: &agentdv1.SendMessageRequest_Text{Text: "steer " + request},
+			RequestId: request, To: to, Workspace: l.rig.workspace,
+			Body: &agentdv1.SendMessageRequest_Text{Text: text},
 		}, grpc.WaitForReady(true))
 		if err == nil {
 			var receipt *agentdv1.SendMessageResponse
@@ -240,15 +246,15 @@ func (l *load) send(to, request string) {
 				l.mu.Lock()
 				l.sent[receipt.GetMessageId()] = to
 				l.mu.Unlock()
-				return
+				return receipt.GetMessageId()
 			}
 		}
 		if status.Code(err) == codes.FailedPrecondition {
-			return
+			return ""
 		}
 		if !again(err) {
 			l.rig.t.Errorf("send %s: %v", request, err)
-			return
+			return ""
 		}
 	}
 }

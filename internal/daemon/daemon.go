@@ -15,6 +15,7 @@ import (
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/sandbox"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/team/wire"
 	"github.com/agentd-dev/agentd/runtime/tool"
 	"github.com/agentd-dev/agentd/runtime/view"
 	"github.com/agentd-dev/agentd/store"
@@ -66,8 +67,8 @@ func Run(ctx context.Context, o Options) (err error) {
 		Journal: j, Model: models, DefaultModel: o.Config.Model, Facts: models.Facts,
 		Tools: tools, Processes: box, View: d.view, Live: live,
 		Workspaces: o.Config.Workspaces, MaxRunning: o.Config.MaxRunning, MaxShells: o.Config.MaxShells,
-		MaxDepth: o.Config.MaxDepth, MaxItems: o.Config.MaxItems, MaxAtOnce: o.Config.MaxAtOnce, Now: time.Now, Log: o.Log,
-		Definitions: definitions(os.Getenv, tools.Names()),
+		MaxDepth: o.Config.MaxDepth, MaxItems: o.Config.MaxItems, MaxAtOnce: o.Config.MaxAtOnce, MaxHops: o.Config.MaxHops, Now: time.Now, Log: o.Log,
+		Definitions: definitions(os.Getenv, tools.Names()), Protocol: wire.Protocol(),
 	})
 	return d.run(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"testing"
 	"time"
@@ -58,6 +59,13 @@ func daemonMain(arg string) int {
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
+	collect := make(chan os.Signal, 1)
+	signal.Notify(collect, syscall.SIGUSR1)
+	go func() {
+		for range collect {
+			debug.FreeOSMemory()
+		}
+	}()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	err := daemon.Run(ctx, daemon.Options{
 		Config: s.config(), Version: "test", Latch: []string{"/proc/self/exe", latchName}, Log: log,

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -104,23 +102,4 @@ func (r *rig) listUntil(done <-chan struct{}) (lists int, slowest time.Duration)
 }
 
 // peakResident is the most memory that the daemon's process took, in KiB.
-func (r *rig) peakResident() int {
-	r.mu.Lock()
-	pid := r.process.Process.Pid
-	r.mu.Unlock()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			n, err := strconv.Atoi(strings.Fields(rest)[0])
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			return n
-		}
-	}
-	r.t.Fatal("VmHWM is missing")
-	return 0
-}
+func (r *rig) peakResident() int { return r.memory("VmHWM:") }

@@ -92,10 +92,14 @@ const (
 	GrantExceeded
 	NotOffered
 	NotARecipient
+	NotRevivable
+	TooManyHops
+	Superseded
+	TeamInUse
 )
 
 // names are the wire names of the reasons, by value.
-func names() [NotARecipient + 1]string {
+func names() [TeamInUse + 1]string {
 	return [...]string{
 		Unspecified: "UNSPECIFIED", BadArgument: "INVALID_ARGUMENT", TooLarge: "TOO_LARGE",
 		RequestIDReused: "REQUEST_ID_REUSED", TaskNotFound: "TASK_NOT_FOUND", TeamNotFound: "TEAM_NOT_FOUND",
@@ -108,12 +112,13 @@ func names() [NotARecipient + 1]string {
 		BadCredentials: "UNAUTHENTICATED", Denied: "PERMISSION_DENIED", ShuttingDown: "SHUTTING_DOWN",
 		MailboxFull: "MAILBOX_FULL", CallCanceled: "CANCELED", Fault: "INTERNAL",
 		GrantExceeded: "GRANT_EXCEEDED", NotOffered: "NOT_OFFERED", NotARecipient: "NOT_A_RECIPIENT",
+		NotRevivable: "NOT_REVIVABLE", TooManyHops: "TOO_MANY_HOPS", Superseded: "SUPERSEDED", TeamInUse: "TEAM_IN_USE",
 	}
 }
 
 // String is the wire name of the reason, such as TASK_NOT_FOUND.
 func (r Reason) String() string {
-	if r > NotARecipient {
+	if r > TeamInUse {
 		return fmt.Sprintf("REASON_%d", uint8(r))
 	}
 	return names()[r]

@@ -14,7 +14,7 @@ import (
 func TestReasonNames(t *testing.T) {
 	wire := regexp.MustCompile(`^[A-Z][A-Z_]+$`)
 	seen := map[string]errdefs.Reason{}
-	for r := errdefs.Unspecified; r <= errdefs.NotARecipient; r++ {
+	for r := errdefs.Unspecified; r <= errdefs.TeamInUse; r++ {
 		name := r.String()
 		if !wire.MatchString(name) {
 			t.Errorf("reason %d is named %q", uint8(r), name)
@@ -24,7 +24,7 @@ func TestReasonNames(t *testing.T) {
 		}
 		seen[name] = r
 	}
-	if got := (errdefs.NotARecipient + 1).String(); got != fmt.Sprintf("REASON_%d", errdefs.NotARecipient+1) {
+	if got := (errdefs.TeamInUse + 1).String(); got != fmt.Sprintf("REASON_%d", errdefs.TeamInUse+1) {
 		t.Errorf("a reason of a newer agentd is named %q", got)
 	}
 }

@@ -12,7 +12,7 @@ func inheritedFlags(getenv func(string) string) []string {
 	var flags []string
 	for _, name := range []string{
 		"config", "rest", "workspace", "model", "base-url", "api-key-env", "model-idle-timeout", "max-running",
-		"max-shells", "max-depth", "max-items", "max-at-once",
+		"max-shells", "max-depth", "max-items", "max-at-once", "max-hops",
 		"path", "lang", "tz", "log-level", "log-format",
 	} {
 		value := getenv("AGENTD_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))

@@ -20,6 +20,7 @@ import (
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/sandbox"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/team"
 	"github.com/agentd-dev/agentd/runtime/tool"
 )
 
@@ -44,41 +45,60 @@ type Agent struct {
 	Tools    tool.Set // all there are: a call of one that is not granted is answered so (P4)
 	Scope    *tool.Scope
 	Slots    Slots
+	Post     *team.Post
 	Draining <-chan struct{}  // closed when no new step may begin
 	Deltas   func(task.Delta) // takes live text; must not block
 	Now      func() time.Time
 	Log      *slog.Logger
 
-	Task    task.Task   // as the start's commit left it
-	Spec    task.Spec   // what it was given beside its record
-	Facts   model.Facts // of its model
-	Above   []task.Task // tasks above it whose budgets its calls count against (R4)
-	LiveRev journal.Rev // of the start's commit
-	History *History
+	Task     task.Task   // as the start's commit left it
+	Spec     task.Spec   // what it was given beside its record
+	Facts    model.Facts // of its model
+	CacheKey string      // of its prompts at the provider
+	Above    []task.Task // tasks above it whose budgets its calls count against (R4)
+	LiveRev  journal.Rev // of the start's commit
+	History  *History
 
-	specs   []model.Tool       // those granted, as the model sees them
-	partial *task.Assistant    // text of a model call that was cut short
-	whole   bool               // the answer that ends the turn was not cut
-	spent   task.Usage         // of a summary that was cut short
-	ran     []*task.ToolResult // answers of a group that was cut short; nil where there is none
-	before  *before            // the repository before the first command; nil: not looked yet
+	specs    []model.Tool       // those granted, as the model sees them
+	reading  []model.Tool       // those of them that it has until its plan is approved
+	last     task.Seq           // all that the loop knows of the transcript stands up to here
+	rested   bool               // the loop has ended with a rest
+	turnOver bool               // the turn would have ended, but for mail that keeps it going
+	partial  *task.Assistant    // text of a model call that was cut short
+	whole    bool               // the answer that ends the turn was not cut
+	spent    task.Usage         // of a summary that was cut short
+	ran      []*task.ToolResult // answers of a group that was cut short; nil where there is none
+	before   *before            // the repository before the first command; nil: not looked yet
 
 	mu    sync.Mutex
-	ended []string // calls whose processes are gone; the next batch says so
+	ended []string                // calls whose processes are gone; the next batch says so
+	drop  context.CancelCauseFunc // ends the ctx of the advance under way; nil between two
+	due   bool                    // a message came between two advances that interrupts the next
+	taken []string                // messages that interrupt and are in the transcript
 }
 
 // Run goes on until the task is terminal (nil), or this loop must not go on: ErrGone, ErrDrained, or the store's error,
 // after which the supervisor starts the task again once the store has recovered.
 func (a *Agent) Run(ctx context.Context) error {
-	a.specs = withOutput(specs(a.Tools.Filter(a.Task.Grant.Tools)), a.Spec.Schema)
+	a.last = task.Seq(a.LiveRev)
+	granted := a.Tools.Filter(a.Task.Grant.Tools)
+	a.specs, a.reading = withOutput(specs(granted), a.Spec.Schema), specs(beforePlan(granted))
 	for ctx.Err() == nil {
-		ended, err := a.advance(ctx)
-		cutShort := err != nil && ctx.Err() != nil && !isOurs(err)
-		if (ended || err != nil) && !cutShort {
+		part, done := a.droppable(ctx)
+		ended, err := a.advance(part)
+		if cut := done(); cut && ctx.Err() == nil && !isOurs(err) && (err != nil || !ended) {
+			ended, err = false, a.dropped(ctx)
+		}
+		if (ended || err != nil) && !isCut(ctx, err) {
 			return err
 		}
 	}
 	return a.interrupted(ctx)
+}
+
+// isCut tells whether an error says no more than that ctx has ended.
+func isCut(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() != nil && !isOurs(err)
 }
 
 // advance does the next thing that the history asks for.
@@ -92,6 +112,9 @@ func (a *Agent) advance(ctx context.Context) (ended bool, err error) {
 	finish, err := a.boundary(ctx)
 	if err != nil || finish != nil {
 		return finish != nil, err
+	}
+	if !a.History.stirred && a.Task.Kind == task.Teammate {
+		return a.restAgain(ctx)
 	}
 	if a.crowded() {
 		return a.compact(ctx, false)
@@ -109,6 +132,9 @@ func (a *Agent) boundary(ctx context.Context) (*task.Finish, error) {
 	row, err := a.row(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if agreed := agreedToEnd(row.Value); agreed != nil {
+		return agreed, a.end(ctx, nil, task.Usage{}, *agreed)
 	}
 	if err := a.takeMail(ctx); err != nil {
 		return nil, err
@@ -140,69 +166,58 @@ func (a *Agent) row(ctx context.Context) (journal.Row[task.Task], error) {
 	return row, err
 }
 
-// takeMail moves what a boundary takes from the mailbox into the transcript, in one commit (D2).
+// takeMail moves what a boundary takes from the mailbox into the transcript, again when mail left the mailbox meanwhile
+// because its time was over, or when there may be more that must not be delivered.
 func (a *Agent) takeMail(ctx context.Context) error {
-	mail, box, next, err := a.unread(ctx)
-	if err != nil || len(mail) == 0 {
-		return err
+	for {
+		more, err := a.takeOnce(ctx)
+		if (err == nil && !more) || (err != nil && !errors.Is(err, errOvertaken)) {
+			return err
+		}
 	}
-	inputs, err := a.inputs(ctx, mail)
+}
+
+// takeOnce is one commit of takeMail (D2). What must not be delivered any more is settled in it, too (M4, M6).
+func (a *Agent) takeOnce(ctx context.Context) (more bool, err error) {
+	taken, err := a.unread(ctx, a.turnOver || a.History.turn == 0)
+	if err != nil || taken.Empty() {
+		return false, err
+	}
+	inputs, err := a.inputs(ctx, taken.Mail())
 	if err != nil {
-		return err
+		return false, err
 	}
 	b := a.batch()
-	b.Take(a.Task.ID, box, mail, next, inputs)
-	if err := gone(a.Journal.Commit(ctx, b)); err != nil {
-		return err
+	for _, share := range taken {
+		if share.Empty() {
+			continue
+		}
+		b.Settle(share.Box, share.From, append(share.Void, share.Mail...), share.Next)
+		if err := a.Post.Lapsed(ctx, b, share.Box, share.Void); err != nil {
+			return false, err
+		}
+		more = more || len(share.Void) > 0
 	}
+	b.Append(a.Task.ID, inputs...)
+	if err := a.overtaken(ctx, a.Journal.Commit(ctx, b)); err != nil {
+		return false, err
+	}
+	a.heard(taken.Mail())
+	a.last = b.Last()
 	for _, in := range inputs {
+		a.turnOver = false
 		a.History.Add(in)
 	}
-	return nil
+	return more, nil
 }
 
-// inputs are what the agent reads of its mail.
-func (a *Agent) inputs(ctx context.Context, mail []mailbox.Message) ([]task.Body, error) {
-	var inputs []task.Body
-	for _, m := range mail {
-		text := m.Text
-		if m.About != "" {
-			var err error
-			if text, err = announcement(ctx, a.Journal, m.About); err != nil {
-				return nil, err
-			}
-		}
-		inputs = append(inputs, &task.Input{From: m.From, Text: text, MessageID: m.ID})
-	}
-	return inputs, nil
+// unread gives what the next boundary would take; turnOver when no turn is under way.
+func (a *Agent) unread(ctx context.Context, turnOver bool) (team.Taken, error) {
+	return a.mail().Take(ctx, mailbox.Boundary{Now: a.Now(), TurnOver: turnOver})
 }
 
-// unread gives what the next boundary would take.
-func (a *Agent) unread(ctx context.Context) ([]mailbox.Message, journal.Row[mailbox.Box], mailbox.Box, error) {
-	mail, box, err := a.mail(ctx)
-	if err != nil {
-		return nil, box, mailbox.Box{}, err
-	}
-	taken, next := mailbox.Take(box.Value, mail)
-	return taken, box, next, nil
-}
-
-// mail gives the mailbox, as far as it was not taken from its start on. What it holds is bounded (M11), but for notices,
-// which are small.
-func (a *Agent) mail(ctx context.Context) ([]mailbox.Message, journal.Row[mailbox.Box], error) {
-	box, err := a.Journal.Mailbox(ctx, a.Task.Team, a.Task.ID)
-	if err != nil {
-		return nil, box, err
-	}
-	var mail []mailbox.Message
-	for m, err := range a.Journal.Mail(ctx, a.Task.Team, a.Task.ID, box.Value.Low) {
-		if err != nil {
-			return nil, box, err
-		}
-		mail = append(mail, m)
-	}
-	return mail, box, nil
-}
+// mail is what the agent reads its mail with.
+func (a *Agent) mail() team.Mail { return team.Mail{Journal: a.Journal, Task: a.Task} }
 
 // batch starts a batch that only this loop may commit.
 func (a *Agent) batch() *journal.Batch {
@@ -240,6 +255,15 @@ func (a *Agent) ProcessEnded(_ context.Context, callID string) error {
 
 // commit writes entries and usage, and folds the entries once they are on disk.
 func (a *Agent) commit(ctx context.Context, used task.Usage, bodies ...task.Body) error {
+	for {
+		err := a.commitOnce(ctx, used, bodies)
+		if !errors.Is(err, errOvertaken) { // mail that is settled with the entries left the mailbox meanwhile
+			return err
+		}
+	}
+}
+
+func (a *Agent) commitOnce(ctx context.Context, used task.Usage, bodies []task.Body) error {
 	b := a.batch()
 	b.Append(a.Task.ID, bodies...)
 	if used != (task.Usage{}) {
@@ -248,12 +272,14 @@ func (a *Agent) commit(ctx context.Context, used task.Usage, bodies ...task.Body
 	if err := a.settleNotices(ctx, b, bodies); err != nil {
 		return err
 	}
-	if err := gone(a.Journal.Commit(ctx, b)); err != nil {
+	if err := a.overtaken(ctx, a.Journal.Commit(ctx, b)); err != nil {
 		return err
 	}
 	for _, body := range bodies {
+		a.History.place(body, a.last)
 		a.History.Add(body)
 	}
+	a.last = b.Last()
 	return nil
 }
 
@@ -269,12 +295,14 @@ func (a *Agent) settleNotices(ctx context.Context, b *journal.Batch, bodies []ta
 	if len(ends) == 0 {
 		return nil
 	}
-	mail, box, err := a.mail(ctx)
-	if err != nil {
-		return err
-	}
-	if settled, next := mailbox.Settle(box.Value, mail, ends); len(settled) > 0 {
-		b.Settle(a.Task.ID, box, settled, next)
+	for _, id := range a.mail().Boxes() {
+		mail, box, err := a.Journal.Unread(ctx, a.Task.Team, id)
+		if err != nil {
+			return err
+		}
+		if settled, next := mailbox.Settle(box.Value, mail, ends); len(settled) > 0 {
+			b.Settle(id, box, settled, next)
+		}
 	}
 	return nil
 }

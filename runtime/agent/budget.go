@@ -48,15 +48,31 @@ func (a *Agent) bounds(b task.Budget, used task.Usage) []bound {
 	}
 }
 
+// bounded are those whose budgets the agent's calls count against: the task, those above it, and the team, as it is now: its
+// budget may change at any time.
+func (a *Agent) bounded(ctx context.Context) ([]task.Task, error) {
+	all := append([]task.Task{a.Task}, a.Above...)
+	in, err := a.Journal.Team(ctx, a.Task.Team)
+	if err == nil && in.Budget.Shared() {
+		all = append(all, task.Task{ID: task.ID(in.ID), Team: in.ID, Budget: in.Budget})
+	}
+	return all, err
+}
+
 // budgets tells whether the budget of the task, or of one above it, leaves one more call, near, or not even that, over.
 // Each says which one it is, or is empty. It is asked before each call, so that a budget is overshot by at most one call of
 // each task that runs (R4): what others have used up leaves the last call of a turn that has begun.
 func (a *Agent) budgets(ctx context.Context) (near, over string, err error) {
-	for _, t := range append([]task.Task{a.Task}, a.Above...) {
+	bounded, err := a.bounded(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	for _, t := range bounded {
 		used, err := a.Journal.Usage(ctx, t.Team, t.ID)
 		if err != nil {
 			return "", "", err
 		}
+		used = used.Minus(t.Forgiven)
 		if t.Budget.Cost > 0 && a.Facts.Price == nil {
 			return "", fmt.Sprintf("the cost of %s is bounded, but the model %s has no price any more",
 				t.ID, a.Task.Model), nil
@@ -82,7 +98,7 @@ func (a *Agent) mayOvershoot(b bound) bool {
 
 // limits tells whether the agent must wrap up with its next call, and for which reason, or may not even call.
 func (a *Agent) limits(t task.Task, near, over string) (wrapUp, end task.Reason) {
-	steps, wall := a.History.steps, t.Budget.WallTime
+	steps, wall := a.History.turn, t.Budget.WallTime
 	switch {
 	case over != "":
 		return 0, task.BudgetExceeded
@@ -94,7 +110,7 @@ func (a *Agent) limits(t task.Task, near, over string) (wrapUp, end task.Reason)
 		return task.BudgetExceeded, 0
 	case steps >= t.Budget.MaxSteps-1:
 		return task.MaxSteps, 0
-	case wall > 0 && t.WallTime(a.Now()) >= wall/10*9:
+	case wall > 0 && a.Now().Sub(t.Turn) >= wall/10*9:
 		return task.Timeout, 0
 	}
 	return 0, 0
@@ -143,7 +159,11 @@ func wrapUpText(reason task.Reason) string {
 // loop has started is answered in any case.
 func (a *Agent) allowed(ctx context.Context, group []pendingCall) (int, error) {
 	n := int64(len(group))
-	for _, t := range append([]task.Task{a.Task}, a.Above...) {
+	bounded, err := a.bounded(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range bounded {
 		if t.Budget.ToolCalls == 0 {
 			continue
 		}
@@ -151,7 +171,7 @@ func (a *Agent) allowed(ctx context.Context, group []pendingCall) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		n = min(n, max(0, t.Budget.ToolCalls-used.ToolCalls))
+		n = min(n, max(0, t.Budget.ToolCalls-used.Minus(t.Forgiven).ToolCalls))
 	}
 	if group[0].Orphan {
 		n = max(n, 1)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -116,11 +117,12 @@ func mainArgument(c task.ToolCall) string {
 	var args struct {
 		Command, Path, Pattern string
 		TaskID                 string `json:"task_id"`
+		To                     string // of mail
 	}
 	if json.Unmarshal([]byte(c.Arguments), &args) != nil {
 		return ""
 	}
-	return glance(cmp.Or(args.Command, args.Pattern, args.Path, args.TaskID))
+	return glance(cmp.Or(args.Command, args.Pattern, args.Path, args.TaskID, args.To))
 }
 
 // delegated tells who is given what: the agent and the start of the task, of several those of the first.
@@ -204,14 +206,18 @@ func (a *Agent) runOne(ctx context.Context, c pendingCall) (result *task.ToolRes
 	if known {
 		return a.result(ctx, c, answer)
 	}
-	answer, err = a.call(ctx, c)
+	answer, err = a.call(uncut(ctx, c.Name), c)
 	switch {
 	case err == nil:
 		return a.result(ctx, c, answer)
 	case answer.Text == "":
 		return nil, err
 	}
-	answer.Text += "\n[interrupted: the task was stopped while this call ran]"
+	why := "the task was stopped"
+	if errors.Is(context.Cause(ctx), errInterrupted) {
+		why = "a message interrupted you"
+	}
+	answer.Text += "\n[interrupted: " + why + " while this call ran]"
 	answer.IsError = true
 	result, kept := a.result(ctx, c, answer)
 	if kept != nil {
@@ -247,6 +253,8 @@ func kept(text string) string {
 func (a *Agent) unrun(c pendingCall) (tool.Answer, bool) {
 	t, ok := a.Tools.Lookup(c.Name)
 	switch {
+	case a.plans() && ok && a.Task.Grant.AllowsTool(c.Name) && !needsNoPlan(t.Spec()):
+		return a.planRequired(c.Name), true
 	case c.Orphan && ok && !t.Spec().RunsAgain(json.RawMessage(c.Arguments)):
 		return tool.Fail(tool.Error{Reason: tool.OutcomeUnknown, Subject: c.Name, Message: "the daemon went down " +
 			"while this call ran: outcome unknown. It may have had its effect, in part or whole; look before you repeat it"}), true
@@ -264,7 +272,7 @@ func (a *Agent) call(ctx context.Context, c pendingCall) (tool.Answer, error) {
 			return tool.Answer{}, err
 		}
 	}
-	call := tool.Call{ID: c.ID, Arguments: json.RawMessage(c.Arguments), Scope: a.Scope}
+	call := tool.Call{ID: c.ID, Hops: a.History.hops, Arguments: json.RawMessage(c.Arguments), Scope: a.Scope}
 	answer, err := a.Tools.Run(ctx, c.Name, call)
 	if err == nil || ctx.Err() != nil || isOurs(err) {
 		return answer, err

@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
@@ -138,12 +140,18 @@ func (a *Agent) compact(ctx context.Context, overflowed bool) (ended bool, err e
 	if err != nil {
 		return false, err
 	}
-	return false, a.commit(ctx, countStep(entry), &task.Compaction{Summary: summary + list(children), Usage: entry.Usage})
+	crew, err := a.crew(ctx)
+	if err != nil {
+		return false, err
+	}
+	return false, a.commit(ctx, countStep(entry), &task.Compaction{
+		Summary: summary + list(children) + crew, Usage: entry.Usage,
+	})
 }
 
 // summarise makes the call. When even that overflows, the oldest answers of tools are left out of it.
 func (a *Agent) summarise(ctx context.Context, live *liveCall, overflowed bool) (resp model.Response, err error) {
-	ask := NewHistory("")
+	ask := NewHistory("", nil)
 	ask.Messages = slices.Clone(a.History.Messages)
 	ask.addUser(summaryAsk)
 	room := sizeOf(ask.Messages)
@@ -176,6 +184,45 @@ func list(children []task.Task) string {
 		fmt.Fprintf(&b, "\n- and %d more", more)
 	}
 	return b.String()
+}
+
+// crew names the living teammates of a lead, for the end of a summary; empty for anybody else.
+func (a *Agent) crew(ctx context.Context) (string, error) {
+	if !a.Task.IsLead() {
+		return "", nil
+	}
+	var ids []task.ID
+	for id, err := range a.Journal.Living(ctx, a.Task.Team) {
+		if err != nil {
+			return "", err
+		}
+		if id.Kind() == task.Teammate && id != a.Task.ID {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return "", nil
+	}
+	slices.SortFunc(ids, func(x, y task.ID) int { return cmp.Compare(x.Number(), y.Number()) })
+	ids = slices.Compact(ids) // one that changes sides meanwhile comes twice
+	var b strings.Builder
+	b.WriteString("\n\n[agentd] Living teammates of your team:")
+	for _, id := range ids[:min(len(ids), maxListed)] {
+		row, err := a.Journal.Task(ctx, id)
+		if journal.IsLost(err) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		t := row.Value
+		text := strings.Join(strings.Fields(t.Description), " ")
+		fmt.Fprintf(&b, "\n- %s (%s, %s): %s", t.Name, t.ID, t.State, clip(text, maxListedText))
+	}
+	if more := len(ids) - maxListed; more > 0 {
+		fmt.Fprintf(&b, "\n- and %d more", more)
+	}
+	return b.String(), nil
 }
 
 // overflows tells whether a call failed because the history is too long for the model.

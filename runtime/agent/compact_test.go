@@ -41,7 +41,7 @@ func TestSummaryFolds(t *testing.T) {
 			"s system\nu do it|NOTE|sum|mail|note\n"},
 		{"what comes after it", []task.Body{opening, asks(1, "a"), answered(1), summary, mail, asks(2, "b"), answered(2)},
 			"s system\nu do it|NOTE|sum|mail\na thinking c00000002=b\nt ok\n"},
-		{"an answer that was cut may go on", []task.Body{opening, asks(1, "a"), answered(1), &task.Assistant{Text: "half"},
+		{"an answer that was cut may go on", []task.Body{opening, asks(1, "a"), answered(1), &task.Assistant{Text: "half", Cut: true},
 			&task.Notice{Text: cutNotice}, summary},
 			"s system\nu do it|NOTE|sum\na half\nu " + cutNotice + "\n"},
 		{"a second summary", []task.Body{opening, asks(1, "a"), answered(1), summary, asks(2, "b"), answered(2),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/team"
 	"github.com/agentd-dev/agentd/runtime/tool"
 )
 
@@ -21,7 +22,7 @@ const (
 // own. Its changes are those of the file tools alone, and it has no evidence.
 func Conclude(ctx context.Context, j *journal.Journal, t task.Task) (task.Conclusion, error) {
 	none := task.Conclusion{Report: task.Report{Summary: task.NoSummary}}
-	h, err := Load(ctx, j, t, "")
+	h, err := Load(ctx, j, t, Folded{}, "", team.Plain().Format)
 	if err != nil {
 		return none, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
-	"github.com/agentd-dev/agentd/runtime/tool"
+	"github.com/agentd-dev/agentd/runtime/team"
 )
 
 // endTurn ends the task with the turn, in one commit with the last answer (D3). Mail that came meanwhile keeps the task
@@ -27,13 +27,13 @@ func (a *Agent) endTurn(ctx context.Context, entry *task.Assistant) (ended bool,
 			return false, err
 		}
 		on := false
-		e.inbox = nil
+		e.guard = nil
 		e.finish, err = a.naturalEnd(ctx, row.Value, entry)
 		if err == nil && e.finish.State == task.Completed {
 			on, err = a.goesOn(cut, row.Value, &e)
 		}
 		if err == nil && !on {
-			err = a.finish(ctx, row, e)
+			err = a.conclude(ctx, row, e)
 		}
 		if !errors.Is(err, errOvertaken) {
 			return err == nil && !on, err
@@ -41,13 +41,88 @@ func (a *Agent) endTurn(ctx context.Context, entry *task.Assistant) (ended bool,
 	}
 }
 
+// conclude commits the end of a turn, which is the end of the task, or a teammate's rest.
+func (a *Agent) conclude(ctx context.Context, row journal.Row[task.Task], e ending) error {
+	if a.Task.Kind == task.Teammate && e.finish.State == task.Completed && row.Value.Stop == nil {
+		return a.rest(ctx, row, e)
+	}
+	return a.finish(ctx, row, e)
+}
+
+// rest commits the end of a teammate's turn (D3), and what the leader learns of it. Mail that came meanwhile begins the next
+// turn.
+func (a *Agent) rest(ctx context.Context, row journal.Row[task.Task], e ending) error {
+	taken, err := a.unread(ctx, true)
+	if err != nil {
+		return err
+	}
+	b := a.batch()
+	after, err := task.Apply(row.Value, task.Rest{}, b.Now())
+	if err != nil {
+		return errOvertaken
+	}
+	e.guard.Add(b)
+	b.Append(a.Task.ID, e.last...)
+	b.RestTask(row, after, taken.Rouses())
+	if a.History.stirred { // else there was no turn
+		e.used.Turns++
+		b.AddUsage(a.Task, e.used)
+		if err := a.Post.Rested(ctx, b, row.Value, a.turnText(e.last), a.textAfter(e.last)); err != nil {
+			return err
+		}
+	}
+	err = a.overtaken(ctx, a.Journal.Commit(ctx, b))
+	a.rested = err == nil
+	return err
+}
+
+// restAgain is the rest of a teammate that was woken for nothing that it can still be given.
+func (a *Agent) restAgain(ctx context.Context) (ended bool, err error) {
+	for {
+		row, err := a.row(ctx)
+		if err != nil {
+			return false, err
+		}
+		guard, err := a.mail().Revisions(ctx)
+		if err != nil {
+			return false, err
+		}
+		err = a.rest(ctx, row, ending{guard: guard})
+		if !errors.Is(err, errOvertaken) {
+			return err == nil, err
+		}
+		if row.Value.Stop != nil {
+			return true, a.end(ctx, nil, task.Usage{}, row.Value.Stop.Finish())
+		}
+	}
+}
+
+// textAfter is the position of the transcript behind which the last text of the turn stands, or will.
+func (a *Agent) textAfter(last []task.Body) task.Seq {
+	if a.History.spoke == "" || len(last) > 0 && !a.History.cut {
+		return a.last
+	}
+	return a.History.before
+}
+
+// turnText is the last text of the turn, with the entries that are about to be committed.
+func (a *Agent) turnText(last []task.Body) string {
+	text := a.History.spoke
+	for _, body := range last {
+		if answer, ok := body.(*task.Assistant); ok && answer.Text != "" {
+			text = a.History.said(answer.Text)
+		}
+	}
+	return text
+}
+
 // ending is how a task ends.
 type ending struct {
 	finish  task.Finish
 	last    []task.Body // entries that belong to it
 	used    task.Usage
-	verdict *verdict     // of the daemon's checks; nil: there were none
-	inbox   *journal.Rev // mail since then overtakes it; nil: none does
+	verdict *verdict   // of the daemon's checks; nil: there were none
+	guard   team.Guard // mail since then overtakes it; nil: none does
 }
 
 // goesOn keeps a task that has concluded going: for mail that came, for children that run, for checks that fail. These run
@@ -55,20 +130,14 @@ type ending struct {
 // whose single step this was has none left for mail, which is undeliverable.
 func (a *Agent) goesOn(cut context.Context, t task.Task, e *ending) (bool, error) {
 	ctx := context.WithoutCancel(cut)
-	inbox, err := a.Journal.Inbox(ctx, a.Task.Team, a.Task.ID)
-	if err != nil {
+	var err error
+	if e.guard, err = a.mail().Revisions(ctx); err != nil {
 		return false, err
 	}
-	e.inbox = &inbox.Rev
-	mail, _, _, err := a.unread(ctx)
-	if err != nil {
-		return false, err
-	}
-	if len(mail) > 0 && a.History.wrapUp == 0 {
-		return true, a.goOn(ctx, e.used, e.last)
-	}
-	if on, err := a.warnOfChildren(ctx, t, e); on || err != nil {
-		return on, err
+	if a.Task.Kind != task.Teammate { // which rests: mail begins its next turn, and its children live on
+		if on, err := a.distracted(ctx, t, e); on || err != nil {
+			return on, err
+		}
 	}
 	switch {
 	case !a.hasChecks():
@@ -84,6 +153,18 @@ func (a *Agent) goesOn(cut context.Context, t task.Task, e *ending) (bool, error
 		return a.repair(ctx, t, e)
 	}
 	return false, nil
+}
+
+// distracted keeps an agent going for mail that came, and for children that its end would end.
+func (a *Agent) distracted(ctx context.Context, t task.Task, e *ending) (bool, error) {
+	taken, err := a.unread(ctx, true)
+	if err != nil {
+		return false, err
+	}
+	if taken.Rouses() && a.History.wrapUp == 0 {
+		return true, a.goOn(ctx, e.used, e.last)
+	}
+	return a.warnOfChildren(ctx, t, e)
 }
 
 // warnOfChildren tells an agent that the end of its turn ends the tasks that it started, and keeps it going: once, and again
@@ -139,7 +220,7 @@ func (a *Agent) goOn(ctx context.Context, used task.Usage, bodies []task.Body) e
 			return err
 		}
 	}
-	a.History.fresh = false
+	a.History.fresh, a.turnOver = false, true
 	return nil
 }
 
@@ -193,14 +274,18 @@ func (a *Agent) finish(ctx context.Context, row journal.Row[task.Task], e ending
 	if err != nil {
 		return err
 	}
-	if e.inbox != nil {
-		b.GuardInbox(a.Task.ID, *e.inbox)
-	}
+	e.guard.Add(b)
 	b.Append(a.Task.ID, e.last...)
 	e.used.Turns++
 	b.AddUsage(a.Task, e.used)
-	b.EndTask(row, after, left)
-	err = a.Journal.Commit(ctx, b)
+	if err := a.Post.End(ctx, b, row, after, left); err != nil {
+		return err
+	}
+	return a.overtaken(ctx, a.Journal.Commit(ctx, b))
+}
+
+// overtaken tells the conflict of a commit that ends the turn from the end of this loop.
+func (a *Agent) overtaken(ctx context.Context, err error) error {
 	if !errdefs.Is(err, errdefs.Conflict) {
 		return err
 	}
@@ -225,32 +310,8 @@ func (a *Agent) interrupted(ctx context.Context) error {
 	if row.Value.Stop == nil || row.Value.Stop.Level < task.Cancel {
 		return ErrDrained
 	}
-	var bodies []task.Body
-	used, answered := a.spent, map[string]bool{}
-	if a.partial != nil && a.partial.Text != "" {
-		bodies, used = append(bodies, a.partial), a.partial.Usage
-	}
-	for _, r := range a.ran {
-		if r != nil {
-			bodies, answered[r.CallID] = append(bodies, r), true
-			used.ToolCalls++
-		}
-	}
-	for _, c := range a.History.pending {
-		if !answered[c.ID] {
-			bodies = append(bodies, unanswered(c, a.History.started[c.ID]))
-		}
-	}
+	bodies, used := a.remains("the task was stopped")
 	return a.end(ctx, bodies, used, row.Value.Stop.Finish())
-}
-
-// unanswered answers a call that a stop overtook.
-func unanswered(c pendingCall, started bool) *task.ToolResult {
-	e := tool.Error{Reason: tool.NotStarted, Subject: c.Name, Message: "the task was stopped before this call started"}
-	if started {
-		e = tool.Error{Reason: tool.Interrupted, Subject: c.Name, Message: "the task was stopped while this call ran"}
-	}
-	return &task.ToolResult{CallID: c.ID, Tool: c.Name, Text: tool.Fail(e).Text, IsError: true}
 }
 
 // isOurs tells errors of the store, or of this loop's end, which no answer to the model can cover.

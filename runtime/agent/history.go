@@ -20,7 +20,14 @@ type History struct {
 	Messages []model.Message // for the model; the first is the system prompt
 	Known    *tool.Known
 
-	steps    int             // model answers so far
+	steps    int      // model answers so far
+	turn     int      // of them in this turn
+	stirred  bool     // something came in since the last turn ended
+	hops     int      // highest of the messages that this turn took
+	spoke    string   // last text of this turn
+	before   task.Seq // the newest text of the transcript stands behind this position
+	approved bool     // a plan of the agent's was approved
+	format   func(task.Input) string
 	calls    int             // highest number of a call so far
 	pending  []pendingCall   // asked, not answered
 	started  map[string]bool // by call id: started is in the log
@@ -55,15 +62,16 @@ type pendingCall struct {
 	Orphan  bool // it was started by an earlier loop
 }
 
-// cutNotice follows an answer that was cut. The fold knows it by its text.
-const cutNotice = "[agentd] Your answer was cut at the provider's limit; go on where it stopped, or report."
+// cutNotice follows an answer that was cut.
+const cutNotice = "[agentd] Your answer was cut at the provider's limit; go on where it stopped."
 
 // childrenNotice begins the notice that the end of the turn would end children. The fold knows it by that.
 const childrenNotice = "[agentd] Tasks that you started still run: "
 
-// NewHistory starts with the system prompt.
-func NewHistory(system string) *History {
+// NewHistory starts with the system prompt. Messages are given to the model as format has them.
+func NewHistory(system string, format func(task.Input) string) *History {
 	return &History{
+		format:   format,
 		Messages: []model.Message{{Role: model.System, Text: system}},
 		Known:    tool.NewKnown(),
 		started:  map[string]bool{},
@@ -76,7 +84,9 @@ func (h *History) Add(body task.Body) {
 	switch e := body.(type) {
 	case *task.Input:
 		h.fresh, h.opening, h.streak = false, cmp.Or(h.opening, e.Text), repetition{}
-		h.addUser(e.Text)
+		h.stirred, h.hops = true, max(h.hops, e.Hops)
+		h.approved = h.approved || e.Kind == task.PlanResponse && e.Approve
+		h.addUser(h.words(*e))
 	case *task.Notice:
 		h.addNotice(e)
 	case *task.Assistant:
@@ -90,20 +100,46 @@ func (h *History) Add(body task.Body) {
 		h.addResult(e)
 	case *task.Compaction:
 		h.compact(e)
-	case *task.StateChange, *task.Output: // the model is not told of states, and an agent has no output
+	case *task.StateChange: // the model is not told of states
+		if e.To == task.Idle || e.To == task.Queued {
+			h.endTurn()
+		}
+	case *task.Output: // an agent has none
 	}
+}
+
+// place takes notice of where a text stands, before it is added: behind a position. What goes on with one that was cut stands
+// with it.
+func (h *History) place(body task.Body, before task.Seq) {
+	if answer, ok := body.(*task.Assistant); ok && answer.Text != "" && !h.cut {
+		h.before = before
+	}
+}
+
+// words are what the model is given of an input: the assignment, and what the daemon has put into an envelope already, as
+// they are.
+func (h *History) words(in task.Input) string {
+	if in.MessageID == "" || in.Kind == task.Ended {
+		return in.Text
+	}
+	return h.format(in)
+}
+
+// endTurn forgets what is of a turn alone. Calls that the end of an incarnation left open stay open.
+func (h *History) endTurn() {
+	h.turn, h.stirred, h.hops, h.spoke, h.wrapUp = 0, false, 0, "", 0
+	h.fresh, h.cut, h.warned, h.repairs, h.streak = false, false, false, 0, repetition{}
 }
 
 func (h *History) addNotice(e *task.Notice) {
 	h.fresh = false
+	h.stirred = true
 	if e.WrapUp != 0 {
 		h.wrapUp = e.WrapUp
 	}
 	switch {
 	case e.Repair:
 		h.repairs++
-	case e.Text == cutNotice:
-		h.cut = true
 	case strings.HasPrefix(e.Text, childrenNotice):
 		h.warned = true
 	}
@@ -129,7 +165,10 @@ func (h *History) addAssistant(e *task.Assistant) {
 	h.count(e.Usage)
 	h.last, h.asked = e.Usage, len(h.Messages)
 	h.output = h.given(e)
-	h.text, h.cut = h.said(e.Text), false
+	h.text, h.cut = h.said(e.Text), e.Cut
+	if e.Text != "" {
+		h.spoke = h.text
+	}
 	h.fresh = len(e.Calls) == 0 && !e.Partial
 	msg := model.Message{Role: model.Assistant, Text: e.Text}
 	for _, c := range e.Calls {
@@ -145,6 +184,7 @@ func (h *History) addAssistant(e *task.Assistant) {
 // count counts one step.
 func (h *History) count(used task.Usage) {
 	h.steps++
+	h.turn++
 	h.own.InputTokens += used.InputTokens
 	h.own.OutputTokens += used.OutputTokens
 	h.own.Cost += used.Cost

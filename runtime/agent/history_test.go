@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/team"
 	"github.com/agentd-dev/agentd/runtime/tool"
 )
 
@@ -28,7 +29,7 @@ func answered(n int) *task.ToolResult {
 
 // fold makes the history of a transcript.
 func fold(bodies ...task.Body) *History {
-	h := NewHistory("system")
+	h := NewHistory("system", team.Plain().Format)
 	for _, b := range bodies {
 		h.Add(b)
 	}
@@ -197,7 +198,7 @@ func TestOutput(t *testing.T) {
 		{"prose", "", []task.Body{says("done")}},
 		{"a text between calls", "", []task.Body{&task.Assistant{Text: "1", Calls: asks(1, "ls").Calls}}},
 		{"cut by a stop", "", []task.Body{&task.Assistant{Text: "1", Partial: true}}},
-		{"in two pieces", "[1,2]", []task.Body{says("[1,"), &task.Notice{Text: cutNotice}, says("2]")}},
+		{"in two pieces", "[1,2]", []task.Body{&task.Assistant{Text: "[1,", Cut: true}, &task.Notice{Text: cutNotice}, says("2]")}},
 		{"reported", `{"b": 2}`, []task.Body{reports(1, `{"summary":"s","output":{"b": 2}}`), taken(1)}},
 		{"refused", "", []task.Body{reports(1, `{"output":{"b": 2}}`), answered(1)}},
 		{"null", "", []task.Body{reports(1, `{"summary":"s","output":null}`), taken(1)}},
@@ -290,13 +291,13 @@ func TestSystemPrompt(t *testing.T) {
 	spec := task.Spec{
 		Acceptance: []task.Check{{Command: "make test"}, {Command: "make lint", Timeout: time.Minute}}, Schema: `{"type":"object"}`,
 	}
-	full := SystemPrompt(tk, spec, "team-x") // proves R2
+	full := SystemPrompt(tk, spec, "team-x", team.Plain()) // proves R2
 	for _, want := range []string{"- make test (at most 10m0s)", "- make lint (at most 1m0s)", `{"type":"object"}`} {
 		if !strings.Contains(full, want) {
 			t.Errorf("the prompt does not say %q", want)
 		}
 	}
-	prompt := SystemPrompt(tk, task.Spec{}, "team-x")
+	prompt := SystemPrompt(tk, task.Spec{}, "team-x", team.Plain())
 	if strings.Contains(prompt, "daemon runs") || strings.Contains(prompt, "Schema") {
 		t.Error("it tells of conditions that there are none of")
 	}
@@ -305,10 +306,10 @@ func TestSystemPrompt(t *testing.T) {
 			t.Errorf("the prompt does not say %q", want)
 		}
 	}
-	if prompt != SystemPrompt(tk, task.Spec{}, "team-x") {
+	if prompt != SystemPrompt(tk, task.Spec{}, "team-x", team.Plain()) {
 		t.Error("it is another one each time")
 	}
-	if got := roles(NewHistory(prompt)); got != "s" || NewHistory(prompt).Messages[0].Role != model.System {
+	if got := roles(NewHistory(prompt, nil)); got != "s" || NewHistory(prompt, nil).Messages[0].Role != model.System {
 		t.Errorf("roles: %s", got)
 	}
 }

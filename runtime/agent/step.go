@@ -64,9 +64,9 @@ func (a *Agent) step(ctx context.Context) (ended bool, err error) {
 // ask makes the call of a step. A wrap-up has no call left for a summary: what does not fit is left out of its request,
 // and once more of it when the provider says so.
 func (a *Agent) ask(ctx context.Context, live *liveCall) (model.Response, error) {
-	req := model.Request{Model: a.Task.Model, Messages: a.History.Messages}
+	req := model.Request{Model: a.Task.Model, Messages: a.History.Messages, CacheKey: a.CacheKey}
 	if a.History.wrapUp == 0 {
-		req.Tools = a.specs
+		req.Tools = a.offered()
 		return live.ask(ctx, req)
 	}
 	size := sizeOf(req.Messages)
@@ -85,6 +85,7 @@ func (a *Agent) ask(ctx context.Context, live *liveCall) (model.Response, error)
 // lastWords ends the turn with an answer that asks for no tools. One that was cut at the provider's limit may go on, once.
 func (a *Agent) lastWords(ctx context.Context, entry *task.Assistant, cut bool) (ended bool, err error) {
 	if cut && !a.History.cut && a.History.wrapUp == 0 {
+		entry.Cut = true
 		return false, a.commit(ctx, countStep(entry), entry, &task.Notice{Text: cutNotice})
 	}
 	a.whole = !cut

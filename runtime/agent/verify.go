@@ -26,7 +26,10 @@ type verdict struct {
 	line     string          // the same for people, one line
 }
 
-func (a *Agent) hasChecks() bool { return a.Spec.Schema != "" || len(a.Spec.Acceptance) > 0 }
+// hasChecks tells whether the daemon checks what the agent concludes: not before it may do anything.
+func (a *Agent) hasChecks() bool {
+	return (a.Spec.Schema != "" || len(a.Spec.Acceptance) > 0) && !a.plans()
+}
 
 // verify checks what the agent has concluded: its output (R3), then, by the acceptance commands, its work (R2). It is nil
 // when the task is being stopped: such a task is checked no further. After a crash in the middle all commands run again.

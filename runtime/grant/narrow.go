@@ -96,6 +96,14 @@ func (g Grant) Confined(from Grant) bool {
 		slices.ContainsFunc(from.Writable, func(dir string) bool { return g.WritableRoot(dir) == "" })
 }
 
+// With is the grant with more tools.
+func (g Grant) With(tools ...string) Grant {
+	g.Tools = slices.Concat(g.Tools, tools)
+	slices.Sort(g.Tools)
+	g.Tools = slices.Compact(g.Tools)
+	return g
+}
+
 // Without is g without the tools.
 func (g Grant) Without(tools ...string) Grant {
 	g.Tools = slices.DeleteFunc(slices.Clone(g.Tools), func(name string) bool { return slices.Contains(tools, name) })

@@ -1,13 +1,15 @@
 package journal
 
 import (
+	"cmp"
+	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	storev1 "github.com/agentd-dev/agentd/gen/agentd/store/v1"
 	"github.com/agentd-dev/agentd/internal/errdefs"
-	"github.com/agentd-dev/agentd/mailbox"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/store"
 )
@@ -20,6 +22,9 @@ type Batch struct {
 	ops    []store.Op
 	guards []store.Guard
 	feed   []*storev1.FeedRow // stamped by Commit
+	roused []task.ID          // tasks that are to get a loop
+	posted bool               // the outbox has more
+	last   store.Pos          // of its last operation, once it is on disk
 	err    error
 }
 
@@ -28,6 +33,9 @@ func (j *Journal) Batch(team string) *Batch { return &Batch{team: team, now: j.n
 
 // Now is the time that the batch's rows carry.
 func (b *Batch) Now() time.Time { return b.now }
+
+// Last is the position of the last thing that a committed batch wrote: what comes later is behind it.
+func (b *Batch) Last() task.Seq { return task.Seq(b.last) }
 
 func (b *Batch) op(kind store.OpKind, name string, row proto.Message) {
 	value, err := proto.Marshal(row)
@@ -38,7 +46,32 @@ func (b *Batch) op(kind store.OpKind, name string, row proto.Message) {
 }
 
 func (b *Batch) raw(kind store.OpKind, name string, value []byte) {
+	if kind == store.Add && b.merge(name, value) {
+		return
+	}
 	b.ops = append(b.ops, store.Op{Kind: kind, Name: name, Value: value})
+}
+
+// merge adds a vector to what the batch adds to the same record already; false when it adds nothing there yet.
+func (b *Batch) merge(name string, value []byte) bool {
+	at := slices.IndexFunc(b.ops, func(op store.Op) bool { return op.Kind == store.Add && op.Name == name })
+	if at < 0 {
+		return false
+	}
+	sum, err := store.DecodeVector(b.ops[at].Value)
+	more, err2 := store.DecodeVector(value)
+	if err := errors.Join(err, err2); err != nil {
+		b.err = cmp.Or(b.err, err)
+		return true
+	}
+	for i, n := range more {
+		if i == len(sum) {
+			sum = append(sum, 0)
+		}
+		sum[i] += n
+	}
+	b.ops[at].Value = store.EncodeVector(sum)
+	return true
 }
 
 func (b *Batch) guard(key string, rev store.Pos) {
@@ -55,8 +88,14 @@ func (b *Batch) guard(key string, rev store.Pos) {
 func (b *Batch) CreateTask(d task.Draft, from string) {
 	t := d.Task
 	b.guard(taskKey(t.ID), 0)
+	if t.Parent == "" {
+		b.guardOpen() // those that have one are stopped with it
+	}
 	b.op(store.Put, taskKey(t.ID), taskRow(t))
 	b.op(store.Put, liveKey(t.ID), &storev1.LiveRow{})
+	if t.Root().Kind() == task.Teammate {
+		b.raw(store.Add, workKey, store.EncodeVector([]int64{1}))
+	}
 	b.op(store.Append, "created", &storev1.CreatedRow{TaskId: string(t.ID)})
 	if t.Parent != "" {
 		b.op(store.Put, childKey(t.Parent, t.ID), &storev1.ChildRow{})
@@ -88,20 +127,61 @@ func (b *Batch) ChangeTask(row Row[task.Task], after task.Task) {
 }
 
 // EndTask is ChangeTask for a terminal change: with what it leaves, and without what only living tasks have. It takes the
-// live record away, so that a loop of this life can commit nothing more (T1), and tells the agent that spawned it (R6).
+// live record away, so that a loop of this life can commit nothing more (T1).
 func (b *Batch) EndTask(row Row[task.Task], after task.Task, left task.Conclusion) {
 	b.ChangeTask(row, after)
 	b.op(store.Put, resultKey(after.ID), resultRow(left))
-	if after.CallID != "" {
-		b.accept(after.Parent, mailbox.Message{
-			ID: "end-" + string(after.ID), From: mailbox.FromDaemon, Sent: b.now, About: after.ID,
-		})
+	b.stopWork(after)
+	if after.Kind == task.Teammate {
+		b.raw(store.Delete, idleKey(after.ID), nil)
 	}
-	b.raw(store.Delete, liveKey(after.ID), nil)
 	for _, kind := range dueKinds() {
 		b.raw(store.Delete, dueKey(after.ID, kind), nil)
 	}
 }
+
+// RestTask is ChangeTask for the end of a teammate's turn. Without more to do it takes the live record away, so that the
+// teammate is nothing but its rows; with more, mail that came meanwhile, a loop takes it up again.
+func (b *Batch) RestTask(row Row[task.Task], after task.Task, more bool) {
+	b.ChangeTask(row, after)
+	b.raw(store.Delete, dueKey(after.ID, DueTimeout), nil)
+	if more {
+		b.PutLive(after.ID, Live{})
+		b.roused = append(b.roused, after.ID)
+		return
+	}
+	b.stopWork(after)
+	b.op(store.Put, idleKey(after.ID), &storev1.IdleRow{})
+}
+
+// ReopenTask is ChangeTask for the next incarnation of a teammate: it is to get a loop again.
+func (b *Batch) ReopenTask(row Row[task.Task], after task.Task) {
+	b.ChangeTask(row, after)
+	b.guardOpen()
+	b.guard(liveKey(after.ID), 0)
+	b.startWork(after.ID, Live{})
+	b.roused = append(b.roused, after.ID)
+}
+
+// startWork and stopWork write that a task has work, and that it has none any more. The record `work` changes with it when
+// the task is a teammate's or below one.
+func (b *Batch) startWork(id task.ID, l Live) {
+	b.PutLive(id, l)
+	if id.Kind() == task.Teammate {
+		b.raw(store.Add, workKey, store.EncodeVector([]int64{1}))
+	}
+}
+
+func (b *Batch) stopWork(t task.Task) {
+	b.raw(store.Delete, liveKey(t.ID), nil)
+	if t.Root().Kind() == task.Teammate {
+		b.raw(store.Add, workKey, store.EncodeVector([]int64{-1}))
+	}
+}
+
+// GuardWork makes the batch fail with Conflict when a teammate, or a task below one, got work or ran out of it since the
+// revision was read.
+func (b *Batch) GuardWork(rev store.Pos) { b.guard(workKey, rev) }
 
 func (b *Batch) stateChange(id task.ID, from, to task.State, reason task.Reason) {
 	if from != 0 {
@@ -138,13 +218,14 @@ func (b *Batch) Append(id task.ID, bodies ...task.Body) {
 	}
 }
 
-// AddUsage counts for the task and all above it (R4).
+// AddUsage counts for the task, all above it, and its team (R4, N4).
 func (b *Batch) AddUsage(t task.Task, u task.Usage) {
 	value := store.EncodeVector(u.Vector())
 	b.raw(store.Add, usageKey(t.ID), value)
 	for _, id := range t.Ancestors {
 		b.raw(store.Add, usageKey(id), value)
 	}
+	b.raw(store.Add, usageKey(task.ID(t.Team)), value)
 }
 
 // pieceSize is the size of one piece of a call's whole output, within the store's bound of a value.
@@ -175,42 +256,6 @@ func (b *Batch) DeleteProcess(id task.ID, callID string) {
 	b.raw(store.Delete, processKey(id, callID), nil)
 }
 
-// Send accepts mail for a living task, whose live revision guards it, and tells the feed.
-func (b *Batch) Send(to task.ID, live store.Pos, m mailbox.Message) {
-	b.GuardLive(to, live)
-	b.accept(to, m)
-	b.feed = append(b.feed, &storev1.FeedRow{
-		TaskId: string(to), Event: &storev1.FeedRow_MessageId{MessageId: m.ID},
-	})
-}
-
-// accept puts a message into a mailbox.
-func (b *Batch) accept(to task.ID, m mailbox.Message) {
-	b.op(store.Append, mailLog(to), &storev1.MailRow{
-		Id: m.ID, From: m.From, Text: m.Text, Sent: m.Sent.UnixNano(), About: string(m.About),
-	})
-	counts := m.Counts()
-	b.raw(store.Add, inboxKey(to), store.EncodeVector([]int64{counts.Messages, counts.Bytes}))
-}
-
-// Take moves mail from the mailbox into the transcript, as the inputs that it became (D2).
-func (b *Batch) Take(id task.ID, box Row[mailbox.Box], mail []mailbox.Message, next mailbox.Box, inputs []task.Body) {
-	b.Settle(id, box, mail, next)
-	b.Append(id, inputs...)
-}
-
-// Settle takes mail from the mailbox that the recipient need not be given.
-func (b *Batch) Settle(id task.ID, box Row[mailbox.Box], mail []mailbox.Message, next mailbox.Box) {
-	b.guard(mailboxKey(id), box.Rev)
-	b.op(store.Put, mailboxKey(id), &storev1.MailboxRow{Low: next.Low, Taken: next.Taken})
-	taken := []int64{0, 0}
-	for _, m := range mail {
-		counts := m.Counts()
-		taken[0], taken[1] = taken[0]-counts.Messages, taken[1]-counts.Bytes
-	}
-	b.raw(store.Add, inboxKey(id), store.EncodeVector(taken))
-}
-
 // PutRequest keeps the first outcome of a request id (N7). The batch fails with Conflict when there is one already.
 func (b *Batch) PutRequest(key string, r Request) {
 	name := requestKey(key)
@@ -230,3 +275,6 @@ func (b *Batch) PutDue(d Due) {
 
 // DeleteDue takes a deadline away.
 func (b *Batch) DeleteDue(id task.ID, kind DueKind) { b.raw(store.Delete, dueKey(id, kind), nil) }
+
+// Team is the team whose partition the batch writes.
+func (b *Batch) Team() string { return b.team }

@@ -37,6 +37,11 @@ func taskRow(t task.Task) *storev1.TaskRow {
 		BudgetTurns: t.Budget.Turns, BudgetToolCalls: t.Budget.ToolCalls, BudgetCost: t.Budget.Cost,
 	}
 	row.Ancestors = stringsOf(t.Ancestors)
+	row.Name, row.Color, row.SpawnedBy, row.UntilQuiet = t.Name, t.Color, string(t.SpawnedBy), t.UntilQuiet
+	row.Turn, row.Worked = nanos(t.Turn), int64(t.Worked)
+	if t.Forgiven != (task.Usage{}) {
+		row.Forgiven = t.Forgiven.Vector()
+	}
 	if t.Stop != nil {
 		row.Stop = &storev1.StopRow{
 			Level: uint32(t.Stop.Level), State: uint32(t.Stop.State), Reason: uint32(t.Stop.Reason),
@@ -66,6 +71,15 @@ func taskOf(team string, row *storev1.TaskRow) task.Task {
 		Incarnation: int(row.GetIncarnation()), Start: int(row.GetStart()),
 		Created: timeOf(row.GetCreated()), Started: timeOf(row.GetStarted()), Ended: timeOf(row.GetEnded()),
 	}
+	t.Name, t.Color, t.SpawnedBy, t.UntilQuiet = row.GetName(), row.GetColor(), task.ID(row.GetSpawnedBy()), row.GetUntilQuiet()
+	t.Turn, t.Worked, t.Forgiven = timeOf(row.GetTurn()), time.Duration(row.GetWorked()), task.UsageOf(row.GetForgiven())
+	if t.Turn.IsZero() && t.Worked == 0 && t.Kind != task.Teammate { // as it was written before there were turns
+		if t.Ended.IsZero() {
+			t.Turn = t.Started
+		} else if !t.Started.IsZero() {
+			t.Worked = t.Ended.Sub(t.Started)
+		}
+	}
 	t.Ancestors = idsOf(row.GetAncestors())
 	if len(t.Ancestors) > 0 {
 		t.Parent = t.Ancestors[0]
@@ -84,10 +98,13 @@ func entryRow(now time.Time, body task.Body) *storev1.EntryRow {
 	row := &storev1.EntryRow{Time: now.UnixNano()}
 	switch e := body.(type) {
 	case *task.Input:
-		row.Body = &storev1.EntryRow_Input{Input: &storev1.InputRow{From: e.From, Text: e.Text, MessageId: e.MessageID}}
+		row.Body = &storev1.EntryRow_Input{Input: &storev1.InputRow{
+			From: e.From, Text: e.Text, MessageId: e.MessageID, Summary: e.Summary, Color: e.Color, Kind: uint32(e.Kind),
+			ControlId: e.ControlID, Approve: e.Approve, Hops: int32(e.Hops),
+		}}
 	case *task.Assistant:
 		a := &storev1.AssistantRow{
-			Step: int32(e.Step), Text: e.Text, Reasoning: e.Reasoning, Partial: e.Partial,
+			Step: int32(e.Step), Text: e.Text, Reasoning: e.Reasoning, Partial: e.Partial, Cut: e.Cut,
 			Usage: &storev1.UsageRow{Vector: e.Usage.Vector()},
 		}
 		for _, c := range e.Calls {
@@ -166,11 +183,15 @@ func entryOf(e store.Entry, row *storev1.EntryRow) task.Entry {
 func bodyOf(row *storev1.EntryRow) task.Body {
 	switch e := row.GetBody().(type) {
 	case *storev1.EntryRow_Input:
-		return &task.Input{From: e.Input.GetFrom(), Text: e.Input.GetText(), MessageID: e.Input.GetMessageId()}
+		return &task.Input{
+			From: e.Input.GetFrom(), Text: e.Input.GetText(), MessageID: e.Input.GetMessageId(), Summary: e.Input.GetSummary(),
+			Color: e.Input.GetColor(), Kind: task.MessageKind(e.Input.GetKind()), ControlID: e.Input.GetControlId(),
+			Approve: e.Input.GetApprove(), Hops: int(e.Input.GetHops()),
+		}
 	case *storev1.EntryRow_Assistant:
 		a := &task.Assistant{
 			Step: int(e.Assistant.GetStep()), Text: e.Assistant.GetText(), Reasoning: e.Assistant.GetReasoning(),
-			Partial: e.Assistant.GetPartial(), Usage: task.UsageOf(e.Assistant.GetUsage().GetVector()),
+			Partial: e.Assistant.GetPartial(), Cut: e.Assistant.GetCut(), Usage: task.UsageOf(e.Assistant.GetUsage().GetVector()),
 		}
 		for _, c := range e.Assistant.GetCalls() {
 			a.Calls = append(a.Calls, task.ToolCall{ID: c.GetId(), Name: c.GetName(), Arguments: c.GetArguments()})

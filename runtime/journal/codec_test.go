@@ -12,6 +12,7 @@ import (
 
 	storev1 "github.com/agentd-dev/agentd/gen/agentd/store/v1"
 	"github.com/agentd-dev/agentd/mailbox"
+	"github.com/agentd-dev/agentd/runtime/roster"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/store"
 )
@@ -84,6 +85,52 @@ func TestTaskComesBack(t *testing.T) {
 	same(t, taskOf("", row), empty)
 }
 
+func TestTeamComesBack(t *testing.T) {
+	team := filled[roster.Team]()
+	team.Budget.MaxSteps, team.Budget.WallTime = 0, 0 // which are no team's
+	row := &storev1.TeamRow{}
+	onDisk(t, teamRow(team), row)
+	same(t, teamOf(row), team)
+}
+
+func TestSpecComesBack(t *testing.T) {
+	spec := filled[task.Spec]()
+	row := &storev1.SpecRow{}
+	onDisk(t, specRow(spec), row)
+	same(t, specOf(row), spec)
+}
+
+// TestOldRows: what was written before there were teammates reads as it was meant.
+func TestOldRows(t *testing.T) {
+	second := int64(time.Second)
+	for _, tt := range []struct {
+		row  *storev1.TaskRow
+		want time.Duration
+	}{
+		{&storev1.TaskRow{Id: "sub-1", State: uint32(task.Queued), Kind: uint32(task.Subagent)}, 0},
+		{&storev1.TaskRow{Id: "sub-1", State: uint32(task.Running), Kind: uint32(task.Subagent), Started: 5 * second}, 4 * time.Second},
+		{&storev1.TaskRow{
+			Id: "sh-1", State: uint32(task.Completed), Kind: uint32(task.Shell), Started: 5 * second, Ended: 7 * second,
+		}, 2 * time.Second},
+		{&storev1.TaskRow{Id: "sub-1", State: uint32(task.Killed), Kind: uint32(task.Subagent), Ended: 7 * second}, 0},
+		{&storev1.TaskRow{ // a teammate has rows of today: it rests, and its first turn took no time
+			Id: "tm-1", State: uint32(task.Idle), Kind: uint32(task.Teammate), Started: 5 * second,
+		}, 0},
+	} {
+		at := taskOf("t-1", tt.row)
+		if got := at.WallTime(time.Unix(9, 0)); got != tt.want {
+			t.Errorf("%s, %s: it worked for %v, want %v", at.ID, at.State, got, tt.want)
+		}
+	}
+	notice := mailOf(&storev1.MailRow{Id: "end-sub-1-1", From: mailbox.Daemon, About: "sub-1"})
+	if notice.Kind != task.Ended || !notice.IsNotice() {
+		t.Errorf("a notice of old is %+v", notice)
+	}
+	if mail := mailOf(&storev1.MailRow{Id: "m-1", From: "user", Text: "hi"}); mail.IsNotice() || mail.Counts().Messages != 1 {
+		t.Errorf("mail of old is %+v", mail)
+	}
+}
+
 func bodies() []task.Body {
 	return []task.Body{
 		new(filled[task.Input]()), new(filled[task.Assistant]()), new(filled[task.CallStarted]()),
@@ -138,13 +185,21 @@ func TestRowsComeBack(t *testing.T) {
 	mail, box := filled[mailbox.Message](), filled[mailbox.Box]()
 	process := filled[task.Process]()
 	due.TaskID, due.Kind = id, DueReattach
+	member, control, sent, errand := filled[roster.Member](), filled[Control](), filled[mailbox.Sent](), filled[Errand]()
+	member.Name, sent.MessageID, errand.ID, errand.Mail.Pos = "Ann", "m-9", "m-8", 0
+	sent.Recipient = id
 	report, changes, usage := filled[task.Report](), []string{"/a", "/b"}, filled[task.Usage]()
 	row := read(t, j, id)
 
 	b := j.Batch(team)
 	liveRow, err := j.Live(ctx, team, id)
 	must(t, err)
-	b.Send(id, liveRow.Rev, mail)
+	b.GuardLive(id, liveRow.Rev)
+	b.Accept(id, mail)
+	b.PutMember(member, 0, roster.Dismissed)
+	b.PutControl(id, 0, control)
+	b.PutSent(sent)
+	b.PutErrand(errand, 0)
 	b.PutLive(id, live)
 	b.PutDue(due)
 	b.PutRequest(RequestKey("uid:1", "r"), request)
@@ -153,7 +208,7 @@ func TestRowsComeBack(t *testing.T) {
 	commit(t, j, b)
 
 	b = j.Batch(team)
-	b.Take(id, Row[mailbox.Box]{}, nil, box, nil)
+	b.Settle(id, Row[mailbox.Box]{}, nil, box)
 	commit(t, j, b)
 
 	gotLive, err := j.Live(ctx, team, id)
@@ -162,6 +217,18 @@ func TestRowsComeBack(t *testing.T) {
 	gotDue, err := j.Due(ctx, team, id, DueReattach)
 	must(t, err)
 	same(t, gotDue.Value, due)
+	gotMember, err := j.Member(ctx, team, "aNN")
+	must(t, err)
+	same(t, gotMember.Value, member)
+	gotControl, err := j.Control(ctx, team, id)
+	must(t, err)
+	same(t, gotControl.Value, control)
+	gotSent, err := j.SentTo(ctx, team, "m-9", id)
+	must(t, err)
+	same(t, gotSent.Value, sent)
+	errands, err := j.Errands(ctx, team)
+	must(t, err)
+	same(t, errands[0].Value, errand)
 	gotRequest, err := j.Request(ctx, team, RequestKey("uid:1", "r"))
 	must(t, err)
 	same(t, gotRequest, request)

@@ -11,6 +11,7 @@ import (
 
 	storev1 "github.com/agentd-dev/agentd/gen/agentd/store/v1"
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/roster"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/store"
 )
@@ -40,8 +41,15 @@ type Event struct {
 	Pos       Rev // in the team's feed
 	Tick      Tick
 	TaskID    task.ID
-	State     *task.StateChange // its state changed, or, from none, it was made; nil: it was sent a message
-	MessageID string
+	State     *task.StateChange // its state changed, or, from none, it was made
+	MessageID string            // it was sent a message; without a task: to the leader inbox
+	Roster    *RosterChange
+}
+
+// RosterChange is one change of a team's roster.
+type RosterChange struct {
+	Name  string
+	Event roster.Event
 }
 
 // feeds gives the ticks and knows which of them may still land.
@@ -147,7 +155,7 @@ func feedKey(team string) string {
 
 // loadFeeds learns from the store which ticks were given. It runs at the start, when nobody else writes.
 func (j *Journal) loadFeeds(ctx context.Context) error {
-	teams, err := j.Teams(ctx)
+	teams, err := j.AllTeams(ctx)
 	if err != nil {
 		return err
 	}
@@ -276,6 +284,9 @@ func eventOf(raw store.Entry) (Event, error) {
 		e.State = &task.StateChange{
 			From: task.State(s.GetFrom()), To: task.State(s.GetTo()), Reason: task.Reason(s.GetReason()),
 		}
+	}
+	if r := row.GetRoster(); r != nil {
+		e.Roster = &RosterChange{Name: r.GetName(), Event: roster.Event(r.GetEvent())}
 	}
 	return e, nil
 }

@@ -10,8 +10,12 @@ import (
 	"github.com/agentd-dev/agentd/store"
 )
 
-// fence gives the guard that keeps older daemons out of a team's partition; at first use it takes the partition over.
+// fence gives the guard that keeps older daemons out of a team's partition; at first use it takes the partition over. That of
+// the daemon has none: each of its batches guards what it changes.
 func (j *Journal) fence(ctx context.Context, team string) (store.Guard, error) {
+	if team == Daemon {
+		return store.Guard{}, nil
+	}
 	j.mu.Lock()
 	g, ok := j.fences[team]
 	j.mu.Unlock()

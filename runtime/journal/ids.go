@@ -3,6 +3,8 @@ package journal
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -135,6 +137,15 @@ func (j *Journal) TeamOf(ctx context.Context, id task.ID) (string, error) {
 	if !ok {
 		return "", taskNotFound(id)
 	}
+	team, err := j.ownerOf(ctx, n)
+	if errdefs.Is(err, errdefs.RecordNotFound) {
+		err = taskNotFound(id)
+	}
+	return team, err
+}
+
+// ownerOf gives the team that a number was given to; RecordNotFound when it was given to none.
+func (j *Journal) ownerOf(ctx context.Context, n uint64) (string, error) {
 	block := n / blockSize
 	j.mu.Lock()
 	team, ok := j.owners[block]
@@ -143,10 +154,7 @@ func (j *Journal) TeamOf(ctx context.Context, id task.ID) (string, error) {
 		return team, nil
 	}
 	row := &storev1.BlockRow{}
-	switch _, err := j.get(ctx, daemonPart, blockKey(block), row); {
-	case errdefs.Is(err, errdefs.RecordNotFound):
-		return "", taskNotFound(id)
-	case err != nil:
+	if _, err := j.get(ctx, daemonPart, blockKey(block), row); err != nil {
 		return "", err
 	}
 	j.mu.Lock()
@@ -154,6 +162,25 @@ func (j *Journal) TeamOf(ctx context.Context, id task.ID) (string, error) {
 	j.mu.Unlock()
 	return row.GetTeamId(), nil
 }
+
+// TeamOfMessage gives the team that a message's id, m-N, belongs to; RecordNotFound when there can be no such message.
+func (j *Journal) TeamOfMessage(ctx context.Context, messageID string) (string, error) {
+	digits, isID := strings.CutPrefix(messageID, messagePrefix)
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if !isID || err != nil {
+		return "", errdefs.New(errdefs.NotFound, errdefs.RecordNotFound, messageID, "there is no message %q", messageID)
+	}
+	return j.ownerOf(ctx, n)
+}
+
+// NextMessageID gives a message its id.
+func (j *Journal) NextMessageID(ctx context.Context, team string) (string, error) {
+	n, err := j.NextID(ctx, team)
+	return messagePrefix + strconv.FormatUint(n, 10), err
+}
+
+// messagePrefix begins the ids of messages.
+const messagePrefix = "m-"
 
 func taskNotFound(id task.ID) error {
 	return errdefs.New(errdefs.NotFound, errdefs.TaskNotFound, string(id),

@@ -82,14 +82,14 @@ func TestTeamOfOddIDs(t *testing.T) {
 	}
 	odd := []task.ID{
 		"", "sub", "sub-", "sub-x", "sub-01", "sub-+1", "sub--1", "sub-1 ", " sub-1", "sub-1/2", "sub-1\n", "SUB-1", "1", "-1",
-		"tm-1", "sh-", "grp-01", "m-1", "t-1", "sub-1_0", "sub-0x1", "sub-1.0", "sub-\xff", "sub-٣", "sub-1000", "sub-999999999",
+		"TM-1", "tm-01", "sh-", "grp-01", "m-1", "t-1", "sub-1_0", "sub-0x1", "sub-1.0", "sub-\xff", "sub-٣", "sub-1000", "sub-999999999",
 		"sub-18446744073709551615", "sub-18446744073709551616", task.ID("sub-" + strings.Repeat("9", 10000)),
 	}
 	for _, id := range odd {
 		_, err := j.TeamOf(context.Background(), id)
 		want(t, err, errdefs.TaskNotFound)
 	}
-	for _, id := range []task.ID{"sub-0", "sub-2", "sh-1", "grp-1"} { // of the team's block, but nobody's
+	for _, id := range []task.ID{"sub-0", "sub-2", "sh-1", "grp-1", "tm-1"} { // of the team's block, but nobody's
 		_, err := j.Task(context.Background(), id)
 		want(t, err, errdefs.TaskNotFound)
 	}

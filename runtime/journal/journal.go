@@ -12,22 +12,31 @@
 //	  team/ID           record  TeamRow        list of teams
 //	  name/LOWER        record  TeamRefRow     team of a name, create-only
 //	  root/HASH         record  TeamRefRow     team of a workspace, create-only
+//	  request/HASH      record  RequestRow     first outcomes of request ids about teams themselves
+//	  requests          log     RequestSeenRow these in the order of their arrival
 //	t-N
 //	  owner             record  OwnerRow       fence: the daemon's start that owns the partition
+//	  closed            record  bytes          exists when the team is being deleted, or is; its revision 0 guards what begins
 //	  created           log     CreatedRow     tasks in the order of their creation
 //	  task/ID           record  TaskRow        the task
 //	  spec/ID           record  SpecRow        what it was given; absent: nothing beside its opening
 //	  item/GROUP/N      record  ItemRow        steps of a chain
-//	  live/ID           record  LiveRow        exists while the task lives; guards its loop's writes
+//	  live/ID           record  LiveRow        exists while the task has work; guards its loop's writes
+//	  idle/ID           record  IdleRow        exists while a teammate lives and has none
+//	  work              record  vector         its revision changes when a teammate gets work or runs out of it
+//	  member/LOWER      record  MemberRow      who has a name
+//	  control/ID        record  ControlRow     handshakes of a teammate
+//	  sent/M/ID         record  SentRow        a message and its recipient, for receipts
+//	  outbox/M          record  OutboxRow      mail that is still to be handed on
 //	  child/PARENT/ID   record  ChildRow       children of a task
-//	  usage/ID          record  vector         usage of the task and those below it
+//	  usage/ID          record  vector         usage of the task and those below it, or of the team
 //	  entry/ID          log     EntryRow       the transcript
 //	  result/ID         record  ResultRow      what it concluded
 //	  output/ID/CALL/N  record  bytes          whole output of a call, in pieces
 //	  process/ID/CALL   record  ProcessRow     process trees let loose
-//	  mail/ID           log     MailRow        accepted mail
+//	  mail/ID           log     MailRow        accepted mail; `leader` is the leader inbox
 //	  inbox/ID          record  vector         count and bytes of unread mail; its revision guards a turn's end
-//	  mailbox/ID        record  MailboxRow     what was taken of the mail
+//	  mailbox/ID        record  MailboxRow     what was taken of the mail; `user` is of the leader inbox too
 //	  request/HASH      record  RequestRow     first outcomes of request ids
 //	  requests          log     RequestSeenRow request ids in the order of their arrival
 //	  due/ID/KIND       record  DueRow         deadlines
@@ -63,13 +72,15 @@ type Journal struct {
 	clean       bool               // the daemon before stopped in order
 	stall       *stall
 	feeds       *feeds
-	idsTurn     chan struct{} // holds a token while somebody changes the record `ids`
+	idsTurn     chan struct{}                 // holds a token while somebody changes the record `ids`
+	rouse       func(team string, id task.ID) // told of what is to be taken up; see OnWork
 
 	mu       sync.Mutex
-	fences   map[string]store.Guard   // by team
-	ids      map[string]idRange       // reserved ids by team
-	owners   map[uint64]string        // team by block of ids; never changes
-	watchers map[string]chan struct{} // closed at the next entry, by team and log
+	fences   map[string]store.Guard    // by team
+	ids      map[string]idRange        // reserved ids by team
+	owners   map[uint64]string         // team by block of ids; never changes
+	watchers map[string]chan struct{}  // closed at the next entry, by team and log
+	bells    map[string]map[*Bell]bool // by what they listen to: team and log, or record
 }
 
 // Rev is the revision of a record: the position of its last write.
@@ -93,7 +104,7 @@ func open(
 	j := &Journal{
 		st: stallable{st, stall}, now: now, log: log, stall: stall, feeds: newFeeds(stall), idsTurn: make(chan struct{}, 1),
 		fences: map[string]store.Guard{}, ids: map[string]idRange{}, owners: map[uint64]string{},
-		watchers: map[string]chan struct{}{},
+		watchers: map[string]chan struct{}{}, bells: map[string]map[*Bell]bool{}, rouse: func(string, task.ID) {},
 	}
 	row, err := j.readDaemon(ctx)
 	switch {
@@ -142,32 +153,33 @@ func (j *Journal) Commit(ctx context.Context, b *Batch) error {
 	if len(feed) > 0 {
 		ops = slices.Concat(ops, feed)
 	}
-	_, err = j.st.Commit(ctx, store.Batch{Part: part(b.team), Fence: fence, Guards: b.guards, Ops: ops})
+	done, err := j.st.Commit(ctx, store.Batch{Part: part(b.team), Fence: fence, Guards: b.guards, Ops: ops})
 	j.arrived(flight, err)
 	if err != nil {
-		return err
+		return j.explain(ctx, b, err)
+	}
+	for _, pos := range done.Pos {
+		b.last = max(b.last, pos)
 	}
 	j.wake(b)
+	for _, id := range b.roused {
+		j.rouse(b.team, id)
+	}
+	if b.posted {
+		j.rouse(b.team, "")
+	}
 	return nil
 }
+
+// OnWork says who is told, after a commit, of a task that has got work and is to have a loop, and, with an empty id, of mail
+// that a team's outbox holds. It is called once, before the first commit of a team. What is told is a hint: the store says
+// what is to be done.
+func (j *Journal) OnWork(rouse func(team string, id task.ID)) { j.rouse = rouse }
 
 // Follow gives a channel that is closed when the task's transcript grows. Take it before reading to the end. Who finds
 // then that the task has ended calls Unfollow, for no entry will close the channel.
 func (j *Journal) Follow(team, id string) <-chan struct{} {
 	return j.follow(team + "/" + entryLog(id))
-}
-
-// FollowMail gives a channel that is closed when the task is sent mail. Take it before looking at the mail, and call
-// UnfollowMail when it is no longer waited for.
-func (j *Journal) FollowMail(team string, id task.ID) <-chan struct{} {
-	return j.follow(team + "/" + mailLog(id))
-}
-
-// UnfollowMail releases who waits for a task's mail.
-func (j *Journal) UnfollowMail(team string, id task.ID) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.release(team + "/" + mailLog(id))
 }
 
 func (j *Journal) follow(key string) <-chan struct{} {
@@ -188,8 +200,11 @@ func (j *Journal) Unfollow(team, id string) {
 	j.release(team + "/" + entryLog(id))
 }
 
-// release wakes the followers of a log. The caller holds mu.
+// release wakes the followers of a log and rings the bells that listen to it, or to a record. The caller holds mu.
 func (j *Journal) release(key string) {
+	for bell := range j.bells[key] {
+		bell.ring()
+	}
 	if ch, ok := j.watchers[key]; ok {
 		close(ch)
 		delete(j.watchers, key)
@@ -202,8 +217,8 @@ func (j *Journal) wake(b *Batch) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, op := range b.ops {
-		if op.Kind == store.Append {
-			j.release(b.team + "/" + op.Name)
+		if name := heard(op); name != "" {
+			j.release(b.team + "/" + name)
 		}
 	}
 }
@@ -216,6 +231,11 @@ func (j *Journal) wakeAll() {
 		close(ch)
 	}
 	clear(j.watchers)
+	for _, listeners := range j.bells {
+		for bell := range listeners {
+			bell.ring()
+		}
+	}
 }
 
 func part(team string) store.Partition { return store.Partition(team) }

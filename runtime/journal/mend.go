@@ -21,7 +21,7 @@ func isGone(err error) bool {
 // workspaces that lead to teams. A team whose own row is damaged is lost with its living tasks; its name and its workspace
 // are free again. It runs at the start, when nobody else writes.
 func (j *Journal) mend(ctx context.Context) error {
-	teams, err := j.Teams(ctx)
+	teams, err := j.AllTeams(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,11 +52,16 @@ func (j *Journal) mend(ctx context.Context) error {
 
 // mendTeam writes what leads to a team anew where it is damaged or lost.
 func (j *Journal) mendTeam(ctx context.Context, t roster.Team) error {
-	ops, _, err := teamOps(t)
-	if err != nil {
-		return err
+	if t.Deleted {
+		return nil // nothing leads to it
 	}
-	for _, op := range ops {
+	b := j.Batch(Daemon)
+	b.putTeam(t)
+	b.leadTo(t)
+	if b.err != nil {
+		return b.err
+	}
+	for _, op := range b.ops {
 		_, err := j.st.Get(ctx, daemonPart, op.Name)
 		if err == nil {
 			continue
@@ -115,11 +120,11 @@ func (j *Journal) freeRefs(ctx context.Context, prefix string) error {
 		if err := decode(rec.Key, rec.Value, ref); err != nil {
 			return err
 		}
-		_, err := j.Team(ctx, ref.GetTeamId())
-		if err == nil {
+		team, err := j.Team(ctx, ref.GetTeamId())
+		if err == nil && !team.Deleted {
 			continue
 		}
-		if !errdefs.Is(err, errdefs.RecordCorrupt) && !errdefs.Is(err, errdefs.TeamNotFound) {
+		if err != nil && !errdefs.Is(err, errdefs.RecordCorrupt) && !errdefs.Is(err, errdefs.TeamNotFound) {
 			return err
 		}
 		j.log.Error("a team's row is damaged; the team is lost", "team", ref.GetTeamId(), "record", rec.Key, "error", err)
@@ -145,7 +150,7 @@ func (j *Journal) recount(ctx context.Context) (*storev1.IDsRow, error) {
 	for _, n := range numbers {
 		row.NextBlock = max(row.NextBlock, n+1)
 	}
-	teams, err := j.Teams(ctx)
+	teams, err := j.AllTeams(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 
 	storev1 "github.com/agentd-dev/agentd/gen/agentd/store/v1"
 	"github.com/agentd-dev/agentd/internal/errdefs"
-	"github.com/agentd-dev/agentd/mailbox"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/store"
 )
@@ -42,9 +41,37 @@ func (j *Journal) Live(ctx context.Context, team string, id task.ID) (Row[Live],
 	}}, err
 }
 
-// Living yields the ids of a team's living tasks, in no order.
-func (j *Journal) Living(ctx context.Context, team string) iter.Seq2[task.ID, error] {
+// Working yields the ids of a team's tasks that have work, in no order: all that live but the idle ones.
+func (j *Journal) Working(ctx context.Context, team string) iter.Seq2[task.ID, error] {
 	return j.idsBelow(ctx, team, "live")
+}
+
+// livingPasses bounds how often Living reads anew because teammates change sides all the time.
+const livingPasses = 5
+
+// Living yields the ids of a team's living tasks, each once, in no order. Those that rest and wake meanwhile are read again
+// until nobody has, so that none escapes by changing sides.
+func (j *Journal) Living(ctx context.Context, team string) iter.Seq2[task.ID, error] {
+	return func(yield func(task.ID, error) bool) {
+		seen := map[task.ID]bool{}
+		for range livingPasses {
+			before, unread := j.Work(ctx, team)
+			for _, prefix := range []string{"idle", "live"} {
+				for id, err := range j.idsBelow(ctx, team, prefix) {
+					if err == nil && seen[id] {
+						continue
+					}
+					seen[id] = true
+					if !yield(id, err) {
+						return
+					}
+				}
+			}
+			if now, err := j.Work(ctx, team); err == nil && unread == nil && now == before {
+				return
+			}
+		}
+	}
 }
 
 // Children yields the ids of a task's children, living and ended, in no order.
@@ -98,14 +125,6 @@ func (j *Journal) Usage(ctx context.Context, team string, id task.ID) (task.Usag
 		err = nil
 	}
 	return task.UsageOf(v), err
-}
-
-// Inbox reads what a task has not taken of its mail. The revision changes with each message that is accepted or taken.
-func (j *Journal) Inbox(ctx context.Context, team string, id task.ID) (Row[mailbox.Unread], error) {
-	v, rev, err := j.vector(ctx, team, inboxKey(id))
-	var n [2]int64
-	copy(n[:], v)
-	return Row[mailbox.Unread]{Rev: rev, Value: mailbox.Unread{Messages: n[0], Bytes: n[1]}}, err
 }
 
 // vector reads an Add record; a missing one is zero.
@@ -187,35 +206,6 @@ func (j *Journal) LastEntries(ctx context.Context, team string, id task.ID, n in
 		}
 	}
 	return entries, nil
-}
-
-// Mailbox reads what a task took of its mail.
-func (j *Journal) Mailbox(ctx context.Context, team string, id task.ID) (Row[mailbox.Box], error) {
-	row := &storev1.MailboxRow{}
-	rev, err := j.get(ctx, part(team), mailboxKey(id), row)
-	if errdefs.Is(err, errdefs.RecordNotFound) {
-		err = nil
-	}
-	return Row[mailbox.Box]{Rev: rev, Value: mailbox.Box{Low: row.GetLow(), Taken: row.GetTaken()}}, err
-}
-
-// Mail yields a task's accepted mail after a position.
-func (j *Journal) Mail(ctx context.Context, team string, id task.ID, after uint64) iter.Seq2[mailbox.Message, error] {
-	return func(yield func(mailbox.Message, error) bool) {
-		for e, err := range j.st.Read(ctx, part(team), mailLog(id), store.Pos(after)) {
-			row := &storev1.MailRow{}
-			if err == nil {
-				err = decode("mail", e.Value, row)
-			}
-			m := mailbox.Message{
-				ID: row.GetId(), Pos: uint64(e.Pos), From: row.GetFrom(), Text: row.GetText(), Sent: timeOf(row.GetSent()),
-				About: task.ID(row.GetAbout()),
-			}
-			if !yield(m, err) {
-				return
-			}
-		}
-	}
 }
 
 // Request reads the first outcome of a request id, by its RequestKey; RecordNotFound when it is new.

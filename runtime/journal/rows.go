@@ -23,11 +23,14 @@ const (
 	DueStop                        // a stop level is over: the next one follows
 	DueReattach                    // the client of a cancel_on_disconnect spawn did not come back
 	DueResume                      // the backoff of a suspect is over (D6)
+	DueShutdown                    // a teammate has not answered the request to shut down (T5)
+	DueExpiry                      // a message is delivered no more; its id stands for the task's, its recipient is in `sent`
 )
 
-func dueKinds() []DueKind { return []DueKind{DueTimeout, DueStop, DueReattach, DueResume} }
+// dueKinds are those of tasks.
+func dueKinds() []DueKind { return []DueKind{DueTimeout, DueStop, DueReattach, DueResume, DueShutdown} }
 
-// Due is a deadline of a task.
+// Due is a deadline of a task, or of a message to it.
 type Due struct {
 	At     time.Time
 	TaskID task.ID
@@ -37,6 +40,7 @@ type Due struct {
 func dueKey(id task.ID, kind DueKind) string {
 	names := map[DueKind]string{
 		DueTimeout: "timeout", DueStop: "stop", DueReattach: "reattach", DueResume: "resume",
+		DueShutdown: "shutdown", DueExpiry: "expiry",
 	}
 	return "due/" + string(id) + "/" + names[kind]
 }

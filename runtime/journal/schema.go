@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
+	"strings"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/store"
 )
 
 // Keys, as the package comment draws them.
@@ -15,6 +17,10 @@ func taskKey(id task.ID) string          { return "task/" + string(id) }
 func liveKey(id task.ID) string          { return "live/" + string(id) }
 func specKey(id task.ID) string          { return "spec/" + string(id) }
 func childKey(parent, id task.ID) string { return "child/" + string(parent) + "/" + string(id) }
+func idleKey(id task.ID) string          { return "idle/" + string(id) }
+func memberKey(name string) string       { return "member/" + strings.ToLower(name) }
+func controlKey(id task.ID) string       { return "control/" + string(id) }
+func outboxKey(id string) string         { return "outbox/" + id }
 func usageKey(id task.ID) string         { return "usage/" + string(id) }
 func resultKey(id task.ID) string        { return "result/" + string(id) }
 func entryLog(id string) string          { return "entry/" + id }
@@ -34,6 +40,21 @@ func pieceKey(id task.ID, callID string, n int) string {
 func Hash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:16])
+}
+
+// isSegment tells whether a foreign string can be one segment of a key: if it can't, there is nothing under it.
+func isSegment(s string) bool {
+	return len(s) <= maxSegment && store.ValidateName(s) == nil && !strings.Contains(s, "/")
+}
+
+// maxSegment bounds such a string, in bytes: with all that stands around it, it is within the bound of a key.
+const maxSegment = 64
+
+// workKey is the record whose revision tells whether the teammates of a team are at work as before.
+const workKey = "work"
+
+func sentKey(message string, recipient task.ID) string {
+	return "sent/" + message + "/" + string(recipient)
 }
 
 // migration brings the schema from version From to From+1. It must be safe to run again after a crash.

@@ -161,8 +161,6 @@ func writeEverything(t *testing.T, j *Journal) {
 	team := newTeam(t, j, "Main").ID
 	parent := newTask(t, j, team)
 	child := newTask(t, j, team, parent)
-	live, err := j.Live(context.Background(), team, child)
-	must(t, err)
 	row := read(t, j, child)
 	b := j.Batch(team)
 	b.Append(child, bodies()...)
@@ -178,12 +176,27 @@ func writeEverything(t *testing.T, j *Journal) {
 	b.CreateTask(task.Draft{
 		Task: task.Task{ID: "sub-999", Team: team, State: task.Queued}, Spec: task.Spec{Instructions: "care"},
 	}, "user")
-	b.Send(child, live.Rev, mailbox.Message{ID: "m-1", From: "user", Text: "hi", Sent: time.Now()})
+	mail := mailbox.Message{ID: "m-1", From: "user", Text: "hi", Sent: time.Now()}
+	b.Accept(child, mail)
+	b.Accept(mailbox.LeaderBox, mailbox.Message{ID: "m-2", To: mailbox.User})
+	b.TellMail(child, "m-1")
+	b.PutSent(mailbox.Sent{MessageID: "m-1", Recipient: child})
+	b.PutErrand(Errand{ID: "m-3", Mail: mail, Recipients: []task.ID{child}}, 0)
+	b.LeaveMail(child)
+	b.PutControl(child, 0, Control{Plan: Handshake{ID: "c-1"}})
+	b.PutDue(Due{At: time.Now(), TaskID: "m-1", Kind: DueExpiry})
 	commit(t, j, b)
 
 	b = j.Batch(team)
-	b.Take(child, Row[mailbox.Box]{}, nil, mailbox.Box{Low: 1}, nil)
+	b.Settle(child, Row[mailbox.Box]{}, nil, mailbox.Box{Low: 1})
+	b.CloseTeam()
 	commit(t, j, b)
+	b = j.Batch(Daemon)
+	b.PutRequest(RequestKey("uid:1", "team"), Request{})
+	commit(t, j, b)
+	restless := newMate(t, j, newTeam(t, j, "Other").ID, "Ann")
+	apply(t, j, restless, task.Start{})
+	rest(t, j, restless, false)
 	apply(t, j, child, task.Start{})
 	apply(t, j, child, done())
 	must(t, j.st.probe(context.Background()))

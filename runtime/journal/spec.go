@@ -24,7 +24,7 @@ func idsOf(names []string) []task.ID {
 }
 
 func specRow(s task.Spec) *storev1.SpecRow {
-	row := &storev1.SpecRow{Instructions: s.Instructions, Dropped: s.Dropped, Schema: s.Schema}
+	row := &storev1.SpecRow{Instructions: s.Instructions, Dropped: s.Dropped, Schema: s.Schema, PlanApproval: s.PlanApproval}
 	for _, a := range s.Agents {
 		row.Agents = append(row.Agents, &storev1.AgentNoteRow{Name: a.Name, Description: a.Description})
 	}
@@ -43,7 +43,7 @@ func specRow(s task.Spec) *storev1.SpecRow {
 }
 
 func specOf(row *storev1.SpecRow) task.Spec {
-	s := task.Spec{Instructions: row.GetInstructions(), Dropped: row.GetDropped(), Schema: row.GetSchema()}
+	s := task.Spec{Instructions: row.GetInstructions(), Dropped: row.GetDropped(), Schema: row.GetSchema(), PlanApproval: row.GetPlanApproval()}
 	for _, a := range row.GetAgents() {
 		s.Agents = append(s.Agents, task.AgentNote{Name: a.GetName(), Description: a.GetDescription()})
 	}

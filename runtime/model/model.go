@@ -21,6 +21,7 @@ type Request struct {
 	Messages  []Message
 	Tools     []Tool // empty: the model may not call tools
 	MaxOutput int64  // tokens of the answer at most; 0: the provider's own bound
+	CacheKey  string // same for requests that begin alike, so that the provider finds its cache of them again; empty: none
 }
 
 // Role is who speaks.

@@ -40,6 +40,7 @@ type openAI struct {
 	client openai.Client
 	cfg    Config
 	host   string
+	keys   bool // it takes cache keys
 }
 
 // NewOpenAI makes the adapter for one provider. Of the environment it heeds the proxy alone (HTTPS_PROXY, HTTP_PROXY,
@@ -73,7 +74,13 @@ func NewOpenAI(cfg Config) (Model, error) {
 		option.WithMaxRetries(0), // the gate retries
 		option.WithHeader("Accept", "text/event-stream"),
 	}}
-	return &openAI{client: client, cfg: cfg, host: u.Host}, nil
+	return &openAI{client: client, cfg: cfg, host: u.Host, keys: takesCacheKeys(u.Hostname())}, nil
+}
+
+// takesCacheKeys tells whether a provider is known to take `prompt_cache_key`. Strict ones refuse what they do not know, and
+// those that cache by the text alone have no use for it.
+func takesCacheKeys(host string) bool {
+	return host == "api.openai.com" || strings.HasSuffix(host, ".openai.azure.com")
 }
 
 // newTransport is the standard one, but for keeping the connections of many concurrent agents to one host.
@@ -91,6 +98,9 @@ func newTransport() *http.Transport {
 
 // Call streams one answer.
 func (m *openAI) Call(ctx context.Context, req Request, sink func(Event)) (Response, error) {
+	if !m.keys {
+		req.CacheKey = ""
+	}
 	body, err := encode(req)
 	if err != nil {
 		return Response{}, err

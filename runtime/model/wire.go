@@ -14,6 +14,7 @@ type wireRequest struct {
 	Messages      []wireMessage `json:"messages"`
 	Tools         []wireTool    `json:"tools,omitempty"`
 	MaxOutput     int64         `json:"max_completion_tokens,omitempty"`
+	CacheKey      string        `json:"prompt_cache_key,omitempty"`
 	Stream        bool          `json:"stream"`
 	StreamOptions streamOptions `json:"stream_options"`
 }
@@ -54,8 +55,8 @@ type wireFunction struct {
 // encode writes the request's body.
 func encode(req Request) ([]byte, error) {
 	w := wireRequest{
-		Model: req.Model, Messages: history(req.Messages), MaxOutput: req.MaxOutput, Stream: true,
-		StreamOptions: streamOptions{true},
+		Model: req.Model, Messages: history(req.Messages), MaxOutput: req.MaxOutput, CacheKey: req.CacheKey,
+		Stream: true, StreamOptions: streamOptions{true},
 	}
 	for _, t := range req.Tools {
 		if !isObject(string(t.Parameters)) {

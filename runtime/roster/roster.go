@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/task"
 )
 
 // DefaultTeam is the name of the team that a spawn without workspace falls to (N1).
@@ -18,14 +19,37 @@ type Team struct {
 	Name      string
 	Workspace string // absolute, canonical; empty: none
 	Created   time.Time
+
+	Description string
+	Budget      task.Budget // what all its tasks may consume together: what is shared of it counts
+	Deleted     bool        // its name and workspace are free; its transcripts stay readable
 }
+
+// Member is who has a name in a team. Its task says whether it lives.
+type Member struct {
+	Name      string // as given; of the lead task.LeadName
+	TaskID    task.ID
+	Dismissed bool // no message revives it
+}
+
+// Event is a change of a roster.
+type Event uint8
+
+// The events.
+const (
+	Joined Event = iota + 1
+	Dismissed
+)
+
+// AgentID is how a teammate is called outside its team.
+func AgentID(name, team string) string { return name + "@" + team }
 
 // MaxName is the longest name, in bytes (N2).
 const MaxName = 64
 
 // CheckName tells whether a name may be given (N2): letters, digits, '_' and '-', not reserved, not like an id.
 func CheckName(field, name string) error {
-	if !isName(name) {
+	if !IsName(name) {
 		return errdefs.BadField(field,
 			"%q is not a name: 1 to %d letters, digits, '_' or '-', starting with a letter or digit", name, MaxName)
 	}
@@ -39,7 +63,8 @@ func CheckName(field, name string) error {
 	return nil
 }
 
-func isName(s string) bool {
+// IsName tells whether a text has the form of a name, reserved or not.
+func IsName(s string) bool {
 	if s == "" || len(s) > MaxName || s[0] == '-' || s[0] == '_' {
 		return false
 	}
@@ -62,7 +87,7 @@ func looksLikeID(name string) bool {
 		return false
 	}
 	switch kind {
-	case "sh", "sub", "tm", "grp", "t", "m":
+	case "sh", "sub", "tm", "grp", "t", "m", "c":
 		return true
 	}
 	return false

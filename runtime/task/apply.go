@@ -6,7 +6,7 @@ import (
 	"github.com/agentd-dev/agentd/internal/errdefs"
 )
 
-// Change is one thing that can happen to a task: Start, Resume, Wait, Proceed, Stop or Finish.
+// Change is one thing that can happen to a task: Start, Resume, Wait, Proceed, Rest, Wake, Stop, Finish or Reopen.
 type Change interface {
 	// Arrow is the name of the change in the docs.
 	Arrow() string
@@ -25,8 +25,19 @@ type Wait struct{}
 // Proceed says that a waiting task has a slot again.
 type Proceed struct{}
 
-// Stop asks for the end of a started task, or for a harder one. A queued task has no loop that could heed it: it ends by
-// Finish.
+// Rest ends a teammate's turn: it is idle.
+type Rest struct{}
+
+// Wake begins the next turn of an idle teammate.
+type Wake struct{}
+
+// Reopen begins the next incarnation of a teammate that has ended (W1). It is the only change of a terminal task.
+type Reopen struct {
+	Forgiven Usage // what the budget does not count any more
+}
+
+// Stop asks for the end of a started task, or for a harder one. A queued or idle task has no loop that could heed it: it
+// ends by Finish.
 type Stop struct{ Order StopOrder }
 
 // Finish is the terminal change. What never ran, or waits, can't have completed.
@@ -49,14 +60,26 @@ func (Wait) Arrow() string { return "wait" }
 func (Proceed) Arrow() string { return "proceed" }
 
 // Arrow names the change.
+func (Rest) Arrow() string { return "rest" }
+
+// Arrow names the change.
+func (Wake) Arrow() string { return "wake" }
+
+// Arrow names the change.
+func (Reopen) Arrow() string { return "reopen" }
+
+// Arrow names the change.
 func (Stop) Arrow() string { return "stop" }
 
 // Arrow names the change.
 func (Finish) Arrow() string { return "finish" }
 
 // Apply gives the task after the change, or says why it can't happen: TaskEnded for every change of a terminal task
-// (S1: the first terminal change wins), Conflict for an arrow that does not exist. It is the one place that decides.
+// but Reopen (S1: the first terminal change wins), Conflict for an arrow that does not exist. It is the one place that decides.
 func Apply(t Task, c Change, now time.Time) (Task, error) {
+	if reopen, ok := c.(Reopen); ok {
+		return applyReopen(t, reopen)
+	}
 	if t.State.Terminal() {
 		return t, errdefs.New(errdefs.FailedPrecondition, errdefs.TaskEnded, string(t.ID),
 			"task %s has ended: %s", t.ID, t.State)
@@ -71,8 +94,9 @@ func Apply(t Task, c Change, now time.Time) (Task, error) {
 		if t.Started.IsZero() {
 			t.Started = now
 		}
+		t.Turn = now
 	case Resume:
-		if t.State == Queued {
+		if t.State == Queued || t.State == Idle {
 			return t, noArrow(t, c)
 		}
 		if t.State == Waiting {
@@ -89,6 +113,18 @@ func Apply(t Task, c Change, now time.Time) (Task, error) {
 			return t, noArrow(t, c)
 		}
 		t.State = Running
+	case Rest:
+		if t.State != Running || t.Kind != Teammate {
+			return t, noArrow(t, c)
+		}
+		t.State = Idle
+		t.Worked, t.Turn = t.WallTime(now), time.Time{}
+	case Wake:
+		if t.State != Idle {
+			return t, noArrow(t, c)
+		}
+		t.State, t.Turn = Running, now
+		t.Start++
 	case Stop:
 		return applyStop(t, c)
 	case Finish:
@@ -99,10 +135,21 @@ func Apply(t Task, c Change, now time.Time) (Task, error) {
 	return t, nil
 }
 
+// applyReopen begins the next incarnation of a teammate.
+func applyReopen(t Task, c Reopen) (Task, error) {
+	if !t.State.Terminal() || t.Kind != Teammate {
+		return t, noArrow(t, c)
+	}
+	t.State, t.Reason, t.Error, t.Stop, t.Ended = Queued, 0, "", nil, time.Time{}
+	t.Incarnation++
+	t.Forgiven = c.Forgiven
+	return t, nil
+}
+
 // applyStop makes a stop stick. A running stop only grows harder, and keeps its first outcome.
 func applyStop(t Task, c Stop) (Task, error) {
 	order := c.Order
-	if t.State == Queued || order.Level == 0 || !order.State.Terminal() || order.Reason == 0 {
+	if t.State == Queued || t.State == Idle || order.Level == 0 || !order.State.Terminal() || order.Reason == 0 {
 		return t, noArrow(t, c)
 	}
 	if first := t.Stop; first != nil {
@@ -121,6 +168,7 @@ func applyFinish(t Task, c Finish, now time.Time) (Task, error) {
 		return t, noArrow(t, c)
 	}
 	t.State, t.Reason, t.Error, t.Ended = c.State, c.Reason, c.Error, now
+	t.Worked, t.Turn = t.WallTime(now), time.Time{}
 	return t, nil
 }
 

@@ -25,6 +25,7 @@ type change struct {
 func changes() []change {
 	list := []change{
 		{"start", task.Start{}}, {"resume", task.Resume{}}, {"wait", task.Wait{}}, {"proceed", task.Proceed{}},
+		{"rest", task.Rest{}}, {"wake", task.Wake{}}, {"reopen", task.Reopen{}},
 	}
 	for _, level := range levels() {
 		list = append(list, change{"stop " + level.String(), stop(level)})
@@ -83,8 +84,9 @@ func name(state task.State, level task.StopLevel) string {
 	return state.String()
 }
 
+// task is a teammate, which has all the arrows.
 func (s standing) task() task.Task {
-	t := task.Task{ID: "sub-1", State: s.state, Start: 1, Incarnation: 1}
+	t := task.Task{ID: "tm-1", Kind: task.Teammate, State: s.state, Start: 1, Incarnation: 1}
 	if s.state == task.Stopping {
 		order := stop(s.level).Order
 		t.Stop = &order
@@ -105,6 +107,9 @@ func outcome(s standing, c task.Change) string {
 	cell := name(after.State, stopLevel(after))
 	if after.Start != before.Start {
 		cell += " start+1"
+	}
+	if after.Incarnation != before.Incarnation {
+		cell += " incarnation+1"
 	}
 	return cell
 }
@@ -154,7 +159,7 @@ func page() string {
 <!-- Written from what task.Apply does: go test ./runtime/task -update -->
 
 A task changes its state only along these arrows; what has no arrow is refused. The first change to a terminal state
-wins and is final.
+wins and is final. A teammate alone can be reopened: that is its next incarnation. Only a teammate rests and wakes, too.
 
 ` + "```mermaid\nstateDiagram-v2\n    [*] --> QUEUED: spawn\n")
 	for _, a := range arrows() {
@@ -169,8 +174,11 @@ wins and is final.
 | wait | the provider's rate limit holds it, or it waits for a child; it gives its slot back |
 | proceed | it has a slot again |
 | resume | it has a new loop, after the daemon was gone or the store had stalled; what had been waiting runs |
-| stop | its end was asked for, or a harder end: WRAP_UP, then CANCEL, then KILL. A queued task is not stopped, it ends |
+| rest | a teammate's turn has ended: it lives on as its rows in the store, without a slot |
+| wake | mail begins the next turn of an idle teammate; it has a slot |
+| stop | its end was asked for, or a harder end: WRAP_UP, then CANCEL, then KILL. A queued or idle task is not stopped, it ends |
 | finish | it has ended; the reason says why |
+| reopen | a message revives a teammate that has ended: it is queued in its next incarnation |
 
 What each change makes of each state; ` + "`-`" + ` is no arrow:
 
@@ -182,7 +190,7 @@ What each change makes of each state; ` + "`-`" + ` is no arrow:
 	for _, c := range arrowChanges() {
 		fmt.Fprintf(&b, "| %s |", c.name)
 		for _, s := range standings() {
-			cell := strings.TrimSuffix(outcome(s, c.Change), " start+1")
+			cell, _, _ := strings.Cut(outcome(s, c.Change), " ")
 			if cell == errdefs.Conflict.String() || cell == errdefs.TaskEnded.String() {
 				cell = "-"
 			}

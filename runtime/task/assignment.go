@@ -35,9 +35,18 @@ type Assignment struct {
 	Description        string // empty: the start of the prompt
 	CancelOnDisconnect bool
 
-	AgentSpec            // of a single agent; of a group and a shell only Budget and Grant
-	Group     *GroupSpec // several agents instead
-	Shell     *ShellSpec // a command line instead
+	AgentSpec               // of a single agent; of a group and a shell only Budget and Grant
+	Group     *GroupSpec    // several agents instead
+	Shell     *ShellSpec    // a command line instead
+	Teammate  *TeammateSpec // the agent is a teammate, or the lead
+}
+
+// TeammateSpec says what the agent is in its team.
+type TeammateSpec struct {
+	Name         string // of the lead LeadName
+	Color        string // empty: one that the team has least of
+	PlanApproval bool   // it may only read until its plan is approved
+	UntilQuiet   bool   // of the lead
 }
 
 // AgentSpec says what one agent is to do.
@@ -97,6 +106,7 @@ type Spec struct {
 	Schema       string
 	Shell        *ShellSpec // with an absolute Dir
 	Group        *Formation
+	PlanApproval bool // of a teammate: it may only read until its plan is approved
 }
 
 // AgentNote tells a delegating agent of a definition.

@@ -18,10 +18,32 @@ type Body interface{ body() }
 
 // Input is text given to the agent: its assignment, mail, or the end of a task that it spawned.
 type Input struct {
-	From      string // `user`, `daemon`, or a task id
-	Text      string
+	From      string // `user`, `team-lead`, a teammate's name, `daemon`, or a task id
+	Text      string // word for word, or of a notice as the agent reads it
 	MessageID string // empty for the assignment
+	Summary   string // the sender's one line about it
+	Color     string // of the sender
+	Kind      MessageKind
+	ControlID string // of a control message: what answers refer to, c-N
+	Approve   bool   // of an answer
+	Hops      int    // how often what led to it went from agent to agent (M7)
 }
+
+// MessageKind tells what a message is.
+type MessageKind uint8
+
+// The kinds of messages. The zero kind is Text.
+const (
+	Text             MessageKind = iota + 1
+	Ended                        // the daemon tells that a task has ended
+	WentIdle                     // the daemon tells that a teammate's turn has ended
+	Returned                     // the daemon gives a message back that could not be delivered
+	ShutdownRequest              // a teammate is asked to shut down
+	ShutdownResponse             // its answer
+	PlanRequest                  // a teammate asks for the approval of its plan
+	PlanResponse                 // the answer
+	Remark                       // the daemon tells of something else
+)
 
 // Assistant is what the model answered in one step.
 type Assistant struct {
@@ -31,6 +53,7 @@ type Assistant struct {
 	Calls     []ToolCall // *asked*
 	Usage     Usage
 	Partial   bool // cut short by a stop; Text is what had come, without its calls
+	Cut       bool // the provider's limit ended it; the next answer goes on with it
 }
 
 // ToolCall is one call that the model asked for.

@@ -17,10 +17,11 @@ const (
 	Subagent Kind = iota + 1 // runs one assignment in a fresh context; ids sub-N
 	Shell                    // runs a command line; ids sh-N
 	Group                    // runs others, side by side or one after the other; ids grp-N
+	Teammate                 // lives on between its turns and has a name; ids tm-N
 )
 
 // Kinds lists all kinds in order.
-func Kinds() []Kind { return []Kind{Subagent, Shell, Group} }
+func Kinds() []Kind { return []Kind{Subagent, Shell, Group, Teammate} }
 
 // Prefix is what the kind's ids start with, such as "sub-".
 func (k Kind) Prefix() string {
@@ -31,6 +32,8 @@ func (k Kind) Prefix() string {
 		return "sh-"
 	case Group:
 		return "grp-"
+	case Teammate:
+		return "tm-"
 	}
 	return ""
 }
@@ -44,9 +47,14 @@ func (k Kind) String() string {
 		return "SHELL"
 	case Group:
 		return "GROUP"
+	case Teammate:
+		return "TEAMMATE"
 	}
 	return ""
 }
+
+// IsAgent tells whether such a task asks a model and takes mail.
+func (k Kind) IsAgent() bool { return k == Subagent || k == Teammate }
 
 // NewID makes the id of the n-th task.
 func NewID(k Kind, n uint64) ID { return ID(fmt.Sprintf("%s%d", k.Prefix(), n)) }

@@ -20,11 +20,12 @@ const (
 	Completed                  // did what was asked
 	Failed                     // could not
 	Killed                     // was stopped
+	Idle                       // a teammate between two turns: it holds no slot, and mail wakes it
 )
 
-// States lists all states in order.
+// States lists all states in the order of a life.
 func States() []State {
-	return []State{Queued, Running, Waiting, Stopping, Completed, Failed, Killed}
+	return []State{Queued, Running, Waiting, Idle, Stopping, Completed, Failed, Killed}
 }
 
 // Terminal tells whether the state is final for an incarnation.
@@ -47,6 +48,8 @@ func (s State) String() string {
 		return "FAILED"
 	case Killed:
 		return "KILLED"
+	case Idle:
+		return "IDLE"
 	}
 	return "NONE"
 }
@@ -72,6 +75,7 @@ const (
 	ExitNonzero                         // a shell whose command failed
 	ContractViolation                   // the output violates its schema after the repair rounds
 	AcceptanceFailed                    // a check fails after the repair rounds
+	Shutdown                            // a teammate that was asked to shut down
 )
 
 // Reasons lists all reasons in order.
@@ -79,6 +83,7 @@ func Reasons() []Reason {
 	return []Reason{
 		Done, StoppedByClient, ParentEnded, MaxSteps, BudgetExceeded, Timeout, ModelError, ContextOverflow, NoProgress,
 		Panic, SpawnFailed, CrashLoop, Interrupted, ExitNonzero, ContractViolation, AcceptanceFailed,
+		Shutdown,
 	}
 }
 
@@ -117,6 +122,8 @@ func (r Reason) String() string {
 		return "CONTRACT_VIOLATION"
 	case AcceptanceFailed:
 		return "ACCEPTANCE_FAILED"
+	case Shutdown:
+		return "SHUTDOWN"
 	}
 	return ""
 }
@@ -185,7 +192,7 @@ type Budget struct {
 	MaxSteps int           // model calls a turn; the last is the wrap-up
 	Steps    int64         // model calls, of the task and those below it
 	Tokens   int64         // input and output tokens, of the task and those below it
-	WallTime time.Duration // from the start
+	WallTime time.Duration // of one turn
 
 	Turns     int64 // of the task and those below it
 	ToolCalls int64 // answered, of the task and those below it
@@ -221,6 +228,15 @@ func UsageOf(v []int64) Usage {
 	return Usage{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]}
 }
 
+// Minus is the usage without another one.
+func (u Usage) Minus(other Usage) Usage {
+	v, w := u.Vector(), other.Vector()
+	for i := range v {
+		v[i] -= w[i]
+	}
+	return UsageOf(v)
+}
+
 // Tokens are the input and output tokens together.
 func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }
 
@@ -240,6 +256,10 @@ type Task struct {
 	Grant              grant.Grant
 	Budget             Budget
 	CancelOnDisconnect bool
+	Name               string // of a teammate; of the lead LeadName
+	Color              string // of a teammate, for people
+	SpawnedBy          ID     // the lead that spawned a teammate; empty: a client did (N4)
+	UntilQuiet         bool   // a lead that ends when its team is quiet
 
 	State       State
 	Reason      Reason
@@ -250,6 +270,24 @@ type Task struct {
 	Created     time.Time
 	Started     time.Time // first start; zero before
 	Ended       time.Time // zero while it lives
+
+	Turn     time.Time     // when the turn began that is under way; zero: none is
+	Worked   time.Duration // what earlier turns took
+	Forgiven Usage         // of incarnations whose budget ran out: the budget does not count it
+}
+
+// LeadName is the name of a team's lead.
+const LeadName = "team-lead"
+
+// IsLead tells whether the task is its team's lead.
+func (t Task) IsLead() bool { return t.Kind == Teammate && t.Name == LeadName }
+
+// Root is the task at the top of those above it, or itself.
+func (t Task) Root() ID {
+	if len(t.Ancestors) == 0 {
+		return t.ID
+	}
+	return t.Ancestors[len(t.Ancestors)-1]
 }
 
 // Depth is the number of tasks above it, without groups.
@@ -263,13 +301,11 @@ func (t Task) Depth() int {
 	return depth
 }
 
-// WallTime is the time from its start to its end, or to now.
+// WallTime is how long its turns took so far: the time from its start to its end, or to now, without those in which it was
+// idle or ended.
 func (t Task) WallTime(now time.Time) time.Duration {
-	switch {
-	case t.Started.IsZero():
-		return 0
-	case t.Ended.IsZero():
-		return now.Sub(t.Started)
+	if t.Turn.IsZero() {
+		return t.Worked
 	}
-	return t.Ended.Sub(t.Started)
+	return t.Worked + now.Sub(t.Turn)
 }

@@ -9,8 +9,8 @@ import (
 // Builtin are the daemon's own tools.
 func Builtin() []Tool {
 	return []Tool{
-		bashTool(), editTool(), globTool(), grepTool(), lsTool(), readTool(), reportTool(), subagentTool(),
-		taskOutputTool(), taskStopTool(), writeTool(),
+		bashTool(), editTool(), globTool(), grepTool(), lsTool(), readTool(), reportTool(), sendMessageTool(), subagentTool(),
+		submitPlanTool(), taskOutputTool(), taskStopTool(), teamCreateTool(), writeTool(),
 	}
 }
 

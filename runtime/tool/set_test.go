@@ -15,14 +15,17 @@ import (
 func TestSet(t *testing.T) {
 	s := NewSet(Builtin()...)
 	names := []string{
-		"bash", "edit", "glob", "grep", "ls", "read", "report", "subagent", "task_output", "task_stop", "write",
+		"bash", "edit", "glob", "grep", "ls", "read", "report", "send_message", "subagent", "submit_plan",
+		"task_output", "task_stop", "team_create", "write",
 	}
 	if !slices.Equal(s.Names(), names) {
 		t.Errorf("%v", s.Names())
 	}
 	for i, spec := range s.Specs() {
 		wantReadOnly := slices.Contains([]string{"glob", "grep", "ls", "read", "task_output"}, spec.Name)
-		wantIdempotent := slices.Contains([]string{"report", "subagent", "task_stop"}, spec.Name)
+		wantIdempotent := slices.Contains([]string{
+			"report", "send_message", "subagent", "submit_plan", "task_stop", "team_create",
+		}, spec.Name)
 		if spec.Name != names[i] || spec.ReadOnly != wantReadOnly || spec.Idempotent != wantIdempotent ||
 			spec.Description == "" {
 			t.Errorf("%+v", spec)
@@ -85,7 +88,8 @@ func TestMalformedArguments(t *testing.T) {
 		{"subagent", `{}`, "task", "0 are given"},
 		{"subagent", `{"task":"x","tasks":[{"task":"y"}]}`, "task", "2 are given"},
 		{"subagent", `{"chain":[{"task":"y"}],"tasks":[{"task":"y"}]}`, "task", "2 are given"},
-		{"subagent", `{"task":"x","team_name":"y"}`, "team_name", "no argument"},
+		{"subagent", `{"task":"x","role":"y"}`, "role", "no argument"},
+		{"subagent", `{"task":"x","team_name":"y"}`, "name", "is missing"},
 		{"subagent", `{"tasks":[{"task":"x","background":true}]}`, "tasks", `unknown field "background"`},
 		{"subagent", `{"tasks":{"task":"x"}}`, "tasks", "a list of objects"},
 		{"subagent", `{"task":"x","network":"no"}`, "network", "true or false"},

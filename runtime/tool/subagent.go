@@ -17,12 +17,16 @@ import (
 // maxTimeoutS bounds the time that an agent may be given, in seconds: a year.
 const maxTimeoutS = 365 * 24 * 60 * 60
 
-// subagentArgs are the arguments of `subagent`: the terms for all, and one of task, tasks and chain.
+// subagentArgs are the arguments of `subagent`: the terms for all, and one of task, tasks and chain; with a name the agent of
+// task is a teammate.
 type subagentArgs struct {
 	Task        string         `json:"task,omitempty"`
 	Tasks       []subagentItem `json:"tasks,omitempty"`
 	Chain       []subagentItem `json:"chain,omitempty"`
 	Background  bool           `json:"background,omitempty"`
+	Name        string         `json:"name,omitempty"`
+	TeamName    string         `json:"team_name,omitempty"`
+	Color       string         `json:"color,omitempty"`
 	Description string         `json:"description,omitempty"`
 	terms
 }
@@ -59,7 +63,11 @@ files as you. You see its result, never its steps; a conclusion is a finding to 
 Exactly one of: task (one agent), tasks (several side by side, results in that order), chain (one after the other; the
 text {previous} in a task stands for the conclusion of the step before; it stops at the first failure). The call waits
 for the end; with background it gives a task_id at once, and you are told when it ends. Separate calls in one step run one
-after the other: use tasks to run several side by side.`
+after the other: use tasks to run several side by side.
+
+With name (only as team-lead, and with task alone) the agent is a teammate: it gets the task as its first turn, rests when that
+is over, lives on under its name, and takes what you send it with send_message. The call gives its task_id at once; you are
+told what it says at the end of each turn. Worth it for work with several rounds; for one result take an agent without name.`
 
 // termsSchema are the properties of terms.
 const termsSchema = `
@@ -85,6 +93,9 @@ func subagentTool() Tool {
 				"tasks":{"type":"array","minItems":1,"description":"assignments side by side","items":` + item + `},
 				"chain":{"type":"array","minItems":1,"description":"assignments one after the other","items":` + item + `},
 				"background":{"type":"boolean","description":"do not wait"},
+				"name":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$","description":"makes it a teammate of this name"},
+				"team_name":{"type":"string","description":"team of the teammate: your own, which is the default"},
+				"color":{"type":"string","pattern":"^[a-z]{1,32}$","description":"of the teammate, for people, such as blue"},
 				"description":{"type":"string","description":"what it is about, in a few words, for people who watch"},` + termsSchema),
 			Idempotent: true,
 		},
@@ -100,6 +111,10 @@ func subagent(ctx context.Context, call Call, args subagentArgs) (Answer, error)
 	id, err := call.Scope.Tasks.Spawn(ctx, call.ID, a)
 	if err != nil {
 		return Answer{}, args.renamed(err)
+	}
+	if a.Teammate != nil {
+		seen, err := call.Scope.Tasks.Look(ctx, id)
+		return Answer{Text: compact(taskAnswer{TaskID: string(id), AgentID: seen.AgentID, Status: "running"})}, err
 	}
 	if args.Background {
 		return Answer{Text: compact(taskAnswer{TaskID: string(id), Status: "running"})}, nil
@@ -128,6 +143,10 @@ func (a subagentArgs) assignment(scope *Scope) (task.Assignment, error) {
 		return out, invalid("task", "or tasks or chain is needed, and only one of them; %d are given", modes)
 	}
 	var err error
+	if out.Teammate, err = a.teammate(); err != nil {
+		return out, err
+	}
+	out.Team = a.TeamName
 	if items == nil {
 		out.AgentSpec, err = a.spec("", a.Task, scope)
 		return out, err
@@ -141,6 +160,23 @@ func (a subagentArgs) assignment(scope *Scope) (task.Assignment, error) {
 		out.Group.Items = append(out.Group.Items, spec)
 	}
 	return out, nil
+}
+
+// teammate is what makes the agent a teammate; nil without a name.
+func (a subagentArgs) teammate() (*task.TeammateSpec, error) {
+	switch {
+	case a.Name == "" && a.TeamName != "":
+		return nil, invalid("name", "is missing: a teammate of the team %s needs one", a.TeamName)
+	case a.Name == "" && a.Color != "":
+		return nil, invalid("color", "is only for teammates, which have a name")
+	case a.Name == "":
+		return nil, nil
+	case a.Task == "":
+		return nil, invalid("name", "goes with task alone: each teammate is a call of its own")
+	case a.Background:
+		return nil, invalid("background", "is needless with name: nobody waits for a teammate")
+	}
+	return &task.TeammateSpec{Name: a.Name, Color: a.Color}, nil
 }
 
 // or are the terms with those for all where they leave something open.

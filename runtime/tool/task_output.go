@@ -28,10 +28,11 @@ func taskOutputTool() Tool {
 			Name: TaskOutputName,
 			Description: "Look at a task that you started, or wait for its end with block. Of a task that has ended you get the " +
 				"whole result; of one that runs its state, what it does now and its latest output. You are told of each end " +
-				"anyway, so block only when you have nothing else to do; do not poll. A wait ends early when mail comes for you.",
+				"anyway, so block only when you have nothing else to do; do not poll. A wait ends early when mail comes for you. " +
+				"As team-lead you may do this with every task of your team; of a teammate you wait for the end of its turn.",
 			Parameters: schema(`
-				"task_id":{"type":"string","minLength":1,"description":"the task, such as sub-17, sh-3 or grp-5"},
-				"block":{"type":"boolean","description":"wait until it has ended"},
+				"task_id":{"type":"string","minLength":1,"description":"the task, such as sub-17, sh-3 or grp-5; a lead may give a teammate's name"},
+				"block":{"type":"boolean","description":"wait until it has ended, or a teammate rests"},
 				"timeout_ms":{"type":"integer","minimum":1,"maximum":600000,"description":"milliseconds to wait with block (default 60000)"}`,
 				"task_id"),
 			ReadOnly: true,

@@ -16,9 +16,10 @@ func taskStopTool() Tool {
 		spec: Spec{
 			Name: TaskStopName,
 			Description: "Stop a task that you started, with all below it, and get its end with what it had so far. One that " +
-				"has ended already stays as it is.",
+				"has ended already stays as it is. As team-lead you may stop every task of your team; to end a teammate in its own " +
+				"time, send it a shutdown_request instead.",
 			Parameters: schema(`
-				"task_id":{"type":"string","minLength":1,"description":"the task, such as sub-17, sh-3 or grp-5"},
+				"task_id":{"type":"string","minLength":1,"description":"the task, such as sub-17, sh-3 or grp-5; a lead may give a teammate's name"},
 				"level":{"type":"string","enum":["wrap_up","cancel","kill"],"description":"wrap_up lets it finish its step and report, `+
 				`cancel (default) ends its step now, kill ends it at once; each becomes the next one after a while"}`, "task_id"),
 			Idempotent: true,

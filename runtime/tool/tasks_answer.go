@@ -13,7 +13,8 @@ import (
 // taskAnswer is a task as the model is told of it.
 type taskAnswer struct {
 	TaskID    string           `json:"task_id"`
-	Status    string           `json:"status"` // the state in lower case
+	AgentID   string           `json:"agent_id,omitempty"` // of a teammate
+	Status    string           `json:"status"`             // the state in lower case
 	Reason    string           `json:"reason,omitempty"`
 	Message   string           `json:"message,omitempty"`
 	Agent     string           `json:"agent,omitempty"`
@@ -56,6 +57,8 @@ func tell(seen Waited) (Answer, error) {
 			"when it ends; do not start it again", told.TaskID)
 	case TimeOver:
 		told.Message = fmt.Sprintf("still running as %s: the timeout passed", told.TaskID)
+	case TurnOver:
+		told.Message = "its turn is over, and output holds its last words; send_message gives it more to do"
 	case TaskEnded, Looked, Circle: // it speaks for itself
 	}
 	answer := Answer{Text: compact(told)}
@@ -78,7 +81,7 @@ func circle(members []task.ID) error {
 
 func taskToAnswer(seen Waited) taskAnswer {
 	told := taskAnswer{
-		TaskID: string(seen.Task.ID), Status: strings.ToLower(seen.Task.State.String()), Agent: seen.Task.Agent,
+		TaskID: string(seen.Task.ID), AgentID: seen.AgentID, Status: strings.ToLower(seen.Task.State.String()), Agent: seen.Task.Agent,
 		Activity: seen.Activity, Output: lastBytes(seen.Output, MaxSoFar),
 		Usage: &usageAnswer{seen.Usage.Tokens(), seen.Usage.ToolCalls, int64(seen.WallTime / time.Millisecond)},
 	}
@@ -133,12 +136,12 @@ func lastBytes(text string, n int) string {
 }
 
 // compact is an answer's JSON, with the characters as they are.
-func compact(a taskAnswer) string {
+func compact(a any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(a); err != nil { // strings and numbers always encode
-		return a.TaskID
+		return err.Error()
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

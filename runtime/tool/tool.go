@@ -41,6 +41,7 @@ func (s Spec) RunsAgain(arguments json.RawMessage) bool {
 type Call struct {
 	ID        string
 	Arguments json.RawMessage // a JSON object
+	Hops      int             // highest of the messages that the turn took (M7)
 	Scope     *Scope
 }
 
@@ -53,6 +54,7 @@ type Scope struct {
 	Outputs   OutputSource
 	Shell     Shell
 	Tasks     Tasks
+	Crew      Crew // of a teammate
 	HasSchema bool // the task has a result schema: its report has an output
 }
 
@@ -111,6 +113,7 @@ const (
 	NotStarted       Reason = "NOT_STARTED"     // the step was stopped before it ran
 	Interrupted      Reason = "INTERRUPTED"     // it ran and was stopped
 	WaitCircle       Reason = "WAIT_CIRCLE"     // the wait would never end (R9)
+	PlanRequired     Reason = "PLAN_REQUIRED"   // until the agent's plan is approved it may only read
 )
 
 // Fail makes the answer of a failed call.

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -114,9 +115,18 @@ func (d *desk) apply(id task.ID, c task.Change) {
 	b := d.j.Batch(row.Value.Team)
 	after, err := task.Apply(row.Value, c, b.Now())
 	d.must(err)
-	if after.State.Terminal() {
+	switch {
+	case c == task.Change(task.Rest{}):
+		b.RestTask(row, after, false)
+	case row.Value.State.Terminal():
+		b.ReopenTask(row, after)
+	case after.State.Terminal():
 		b.EndTask(row, after, task.Conclusion{Report: task.Report{Summary: "all done"}, Changes: []string{"/ws/a"}})
-	} else {
+	default:
+		if row.Value.State == task.Idle {
+			_, err := d.j.Rouse(context.Background(), b, id)
+			d.must(err)
+		}
 		b.ChangeTask(row, after)
 	}
 	d.must(d.j.Commit(context.Background(), b))
@@ -134,11 +144,12 @@ func (d *desk) append(id task.ID, bodies ...task.Body) {
 	d.must(d.j.Commit(context.Background(), b))
 }
 
-// meter counts the entries that are read of each log.
+// meter counts the entries that are read of each log, and the records of each kind.
 type meter struct {
 	store.Store
-	mu   sync.Mutex
-	read map[string]int
+	mu     sync.Mutex
+	read   map[string]int
+	before func(key string) // called before a record is read
 }
 
 // Read counts.
@@ -153,6 +164,19 @@ func (m *meter) Read(ctx context.Context, p store.Partition, log string, after s
 			}
 		}
 	}
+}
+
+// Get counts by kind of record, as "get KIND".
+func (m *meter) Get(ctx context.Context, p store.Partition, key string) (store.Record, error) {
+	kind, _, _ := strings.Cut(key, "/")
+	m.mu.Lock()
+	m.read["get "+kind]++
+	before := m.before
+	m.mu.Unlock()
+	if before != nil {
+		before(key)
+	}
+	return m.Store.Get(ctx, p, key)
 }
 
 // count gives the number of entries read of a log since it was asked before.

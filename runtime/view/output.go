@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
@@ -20,10 +21,15 @@ type OutputRequest struct {
 	From     task.Seq      // first entry wanted; 0: from the start
 	Tail     int           // the last so many instead; 0: From
 	Follow   bool          // until the task is terminal
+	EndIdle  bool          // what is followed ends with the first turn that is shown to its end and leaves a teammate idle
 	Deltas   bool          // with live text
 	Terminal bool          // nothing before the task is terminal
-	Timeout  time.Duration // longest wait for Terminal; 0: no limit
+	Idle     bool          // nothing before the teammate is idle with nothing to wake for, or the task is terminal
+	Timeout  time.Duration // longest wait for Terminal or Idle; 0: no limit
 }
+
+// waits tells whether the task has to come to something first.
+func (r OutputRequest) waits() bool { return r.Terminal || r.Idle }
 
 // Item is one item of an output: exactly one field is set.
 type Item struct {
@@ -31,11 +37,19 @@ type Item struct {
 	Entry     *task.Entry
 	Delta     *task.Delta
 	Heartbeat time.Time
+	Idle      *Idle
 	Outcome   *task.Result
 }
 
+// Idle says that a teammate's turn has ended and that it waits for mail.
+type Idle struct {
+	TaskID task.ID
+	Seq    task.Seq // of the last entry of the turn
+	Text   string   // its last text; of a turn that was read from its middle the last one behind that
+}
+
 // Output sends a task's transcript to send, in order, each entry once: first the task, then entries, last the outcome of
-// an ended task. It returns send's error, ctx's cause, or why the request can't be served.
+// an ended task, or Idle when that is what ends it. It returns send's error, ctx's cause, or why the request can't be served.
 func (v *View) Output(ctx context.Context, req OutputRequest, send func(Item) error) error {
 	if err := v.checkOutput(req); err != nil {
 		return err
@@ -44,18 +58,22 @@ func (v *View) Output(ctx context.Context, req OutputRequest, send func(Item) er
 	if err != nil {
 		return err
 	}
-	if !req.Terminal || t.State.Terminal() {
+	if !req.waits() || t.State.Terminal() {
 		if err := req.reaches(t); err != nil {
 			return err
 		}
 	}
-	f := &follower{view: v, req: req, task: t.Task, sink: send, beat: time.NewTimer(heartbeatEvery)}
+	f := &follower{
+		view: v, req: req, task: t.Task, sink: send, beat: time.NewTimer(heartbeatEvery), bell: v.journal.Bell(),
+	}
 	defer f.beat.Stop()
+	defer f.bell.Close()
+	f.bell.Transcript(t.Team, t.ID)
 	if err := f.send(Item{Task: &t}); err != nil {
 		return err
 	}
-	if req.Terminal {
-		if over, err := f.awaitTerminal(ctx); over || err != nil {
+	if req.waits() {
+		if over, err := f.await(ctx); over || err != nil {
 			return err
 		}
 		if t, err = v.Task(ctx, t.ID); err != nil {
@@ -68,7 +86,16 @@ func (v *View) Output(ctx context.Context, req OutputRequest, send func(Item) er
 	if err := f.position(ctx); err != nil {
 		return err
 	}
+	if req.Idle && !f.task.State.Terminal() {
+		return f.toRest(ctx)
+	}
 	return f.run(ctx)
+}
+
+// Transcript sends a task's whole transcript as it is now, over all incarnations: first the task, then entries, last the
+// outcome of an ended task.
+func (v *View) Transcript(ctx context.Context, id task.ID, send func(Item) error) error {
+	return v.Output(ctx, OutputRequest{TaskID: id}, send)
 }
 
 func (v *View) checkOutput(req OutputRequest) error {
@@ -81,7 +108,9 @@ func (v *View) checkOutput(req OutputRequest) error {
 		return errdefs.BadField("deltas", "needs follow")
 	case req.Timeout < 0:
 		return errdefs.BadField("timeout", "must not be negative")
-	case req.Timeout > 0 && !req.Terminal:
+	case req.EndIdle && !req.Follow:
+		return errdefs.BadField("follow", "must be set for what ends when the teammate is idle")
+	case req.Timeout > 0 && !req.waits():
 		return errdefs.BadField("timeout", "needs wait_for")
 	}
 	return nil
@@ -105,7 +134,11 @@ type follower struct {
 	beat   *time.Timer // fires after a silence
 	cursor task.Seq    // the newest entry that was seen
 	step   int         // the newest step that was seen; its deltas are void
+	stop   task.Seq    // nothing behind it is sent; 0: all is
+	turn   journal.Ending
+	bell   *journal.Bell // listens to the transcript
 	deltas <-chan task.Delta
+	held   *task.Delta // live text that waits for the entries in front of it
 }
 
 // send gives an item to the reader and puts the next heartbeat off.
@@ -114,36 +147,30 @@ func (f *follower) send(i Item) error {
 	return f.sink(i)
 }
 
-// refresh reads the task as it is now, and while it lives gives what is closed when its transcript grows. Only a living
-// task is followed: an ended one would be waited for in vain.
-func (f *follower) refresh(ctx context.Context) (more <-chan struct{}, err error) {
+// refresh reads the task as it is now, unless it has ended: then its end is what this reader is told.
+func (f *follower) refresh(ctx context.Context) error {
 	if f.task.State.Terminal() {
-		return nil, nil
+		return nil
 	}
-	more = f.view.journal.Follow(f.task.Team, string(f.task.ID))
 	row, err := f.view.journal.Task(ctx, f.task.ID)
 	if err == nil {
 		f.task = row.Value
 	}
-	if f.task.State.Terminal() {
-		f.view.journal.Unfollow(f.task.Team, string(f.task.ID))
-	}
-	return more, err
+	return err
 }
 
-// awaitTerminal waits for the end. When the time is over it sends the task as it is: over.
-func (f *follower) awaitTerminal(ctx context.Context) (over bool, err error) {
+// await waits for what is asked for. When the time is over it sends the task as it is: over.
+func (f *follower) await(ctx context.Context) (over bool, err error) {
 	var limit <-chan time.Time
 	if f.req.Timeout > 0 {
 		limit = time.After(f.req.Timeout)
 	}
 	for {
-		more, err := f.refresh(ctx)
-		if err != nil || f.task.State.Terminal() {
+		if reached, err := f.reached(ctx); reached || err != nil {
 			return false, err
 		}
 		select {
-		case <-more:
+		case <-f.bell.Rings():
 		case <-limit:
 			t, err := f.view.Task(ctx, f.task.ID)
 			if err != nil {
@@ -158,6 +185,18 @@ func (f *follower) awaitTerminal(ctx context.Context) (over bool, err error) {
 			return false, context.Cause(ctx)
 		}
 	}
+}
+
+// reached tells whether the task has come to what is waited for.
+func (f *follower) reached(ctx context.Context) (bool, error) {
+	err := f.refresh(ctx)
+	switch {
+	case err != nil || f.task.State.Terminal():
+		return true, err
+	case f.req.Idle && f.task.State == task.Idle:
+		return f.view.rests(ctx, f.task)
+	}
+	return false, nil
 }
 
 // position puts the cursor before the first entry wanted.
@@ -206,11 +245,10 @@ func (f *follower) run(ctx context.Context) error {
 		defer cancel()
 	}
 	for {
-		more, err := f.refresh(ctx)
-		if err != nil {
+		if err := f.refresh(ctx); err != nil {
 			return err
 		}
-		if err := f.entries(ctx); err != nil {
+		if over, err := f.entries(ctx); over || err != nil {
 			return err
 		}
 		if f.task.State.Terminal() {
@@ -219,47 +257,87 @@ func (f *follower) run(ctx context.Context) error {
 		if !f.req.Follow {
 			return nil
 		}
-		if err := f.wait(ctx, more); err != nil {
+		if err := f.wait(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-func (f *follower) entries(ctx context.Context) error {
+// entries sends what is behind the cursor. It is over with the end of a turn that the reader waits for.
+func (f *follower) entries(ctx context.Context) (over bool, err error) {
 	for e, err := range f.view.journal.Entries(ctx, f.task.Team, f.task.ID, f.cursor) {
 		if err != nil {
-			return err
+			return false, err
+		}
+		if f.stop != 0 && e.Seq > f.stop {
+			break
 		}
 		f.cursor = e.Seq
 		if a, ok := e.Body.(*task.Assistant); ok {
 			f.step = a.Step
 		}
-		if !shown(e) {
+		if shown(e) {
+			if err := f.send(Item{Entry: &e}); err != nil {
+				return false, err
+			}
+		}
+		if !f.turn.See(e) {
 			continue
 		}
-		if err := f.send(Item{Entry: &e}); err != nil {
-			return err
+		turn := f.turn
+		f.turn = journal.Ending{}
+		if f.req.EndIdle && turn.State == task.Idle {
+			return true, f.idle(turn)
 		}
 	}
-	return nil
+	return false, nil
+}
+
+// toRest sends what there is up to the end of the turn after which the teammate rests.
+func (f *follower) toRest(ctx context.Context) error {
+	turn, err := f.view.lastTurn(ctx, f.task)
+	if err != nil {
+		return err
+	}
+	f.stop, f.req.EndIdle = turn.Seq, false
+	if _, err := f.entries(ctx); err != nil {
+		return err
+	}
+	return f.idle(turn)
+}
+
+func (f *follower) idle(turn journal.Ending) error {
+	return f.send(Item{Idle: &Idle{TaskID: f.task.ID, Seq: turn.Seq, Text: turn.Text}})
 }
 
 func (f *follower) outcome(ctx context.Context) error {
-	result, err := f.view.Result(ctx, f.task.ID)
+	result, err := f.view.result(ctx, f.task)
 	if err != nil {
 		return err
 	}
 	return f.send(Item{Outcome: &result})
 }
 
-// wait passes deltas on until there are more entries.
-func (f *follower) wait(ctx context.Context, more <-chan struct{}) error {
+// wait passes deltas on until there are more entries. Live text stays behind the entries that came before it.
+func (f *follower) wait(ctx context.Context) error {
+	if d := f.held; d != nil {
+		f.held = nil
+		if err := f.delta(*d); err != nil {
+			return err
+		}
+	}
 	for {
 		select {
-		case <-more:
+		case <-f.bell.Rings():
 			return nil
 		case d := <-f.deltas:
-			if err := f.delta(ctx, d, more); err != nil {
+			select {
+			case <-f.bell.Rings():
+				f.held = &d
+				return nil
+			default:
+			}
+			if err := f.delta(d); err != nil {
 				return err
 			}
 		case <-f.beat.C:
@@ -272,15 +350,8 @@ func (f *follower) wait(ctx context.Context, more <-chan struct{}) error {
 	}
 }
 
-// delta sends live text behind the entries that came before it, unless its step's entry is among them.
-func (f *follower) delta(ctx context.Context, d task.Delta, more <-chan struct{}) error {
-	select {
-	case <-more:
-		if err := f.entries(ctx); err != nil {
-			return err
-		}
-	default:
-	}
+// delta sends live text, unless its step's entry has replaced it.
+func (f *follower) delta(d task.Delta) error {
 	if d.Step <= f.step {
 		return nil
 	}

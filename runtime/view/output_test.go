@@ -21,6 +21,7 @@ type tape struct {
 	mu   sync.Mutex
 	text []string
 	seqs []task.Seq
+	rest task.Seq // where the teammate went idle
 }
 
 func (p *tape) note(i view.Item) error {
@@ -34,6 +35,9 @@ func (p *tape) note(i view.Item) error {
 		p.text = append(p.text, short(i.Entry.Body))
 	case i.Delta != nil:
 		p.text = append(p.text, fmt.Sprintf("~%d %s", i.Delta.Step, i.Delta.Text))
+	case i.Idle != nil:
+		p.text = append(p.text, fmt.Sprintf("idle %q", i.Idle.Text))
+		p.rest = i.Idle.Seq
 	case i.Outcome != nil:
 		p.text = append(p.text, "outcome "+i.Outcome.State.String())
 	default:
@@ -312,6 +316,7 @@ func TestSlowReader(t *testing.T) {
 			t.Errorf("the quick reader got %d deltas and %d entries", n, len(quick.seqs))
 		}
 		close(gate)
+		synctest.Wait()
 		d.apply(id, done())
 		followers.Wait()
 		if n := deltas(slow); n == 0 || n >= many {

@@ -18,6 +18,7 @@ import (
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/roster"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/team"
 )
 
 // View reads. It is safe for concurrent use.
@@ -42,6 +43,7 @@ type Task struct {
 	Activity string // what it does now, one line
 	LastSeq  task.Seq
 	Place    int      // in the queue, from 1; 0: it does not wait for a slot
+	Unread   int      // messages that it has not taken yet, without notices
 	Dropped  []string // tools of its definition that it is not granted
 }
 
@@ -58,7 +60,7 @@ func (v *View) Task(ctx context.Context, id task.ID) (Task, error) {
 	return v.dress(ctx, row.Value, team)
 }
 
-func (v *View) dress(ctx context.Context, t task.Task, team roster.Team) (Task, error) {
+func (v *View) dress(ctx context.Context, t task.Task, in roster.Team) (Task, error) {
 	used, err := v.journal.Usage(ctx, t.Team, t.ID)
 	if err != nil {
 		return Task{}, err
@@ -68,10 +70,10 @@ func (v *View) dress(ctx context.Context, t task.Task, team roster.Team) (Task, 
 		return Task{}, err
 	}
 	out := Task{
-		Task: t, TeamName: team.Name, Usage: used, WallTime: t.WallTime(v.now()), Activity: activity(t, newest), LastSeq: last,
+		Task: t, TeamName: in.Name, Usage: used, WallTime: t.WallTime(v.now()), Activity: activity(t, newest), LastSeq: last,
 	}
-	if t.State == task.Queued {
-		out.Place = v.queue(t.ID)
+	if err := v.waiting(ctx, &out); err != nil {
+		return Task{}, err
 	}
 	spec, err := v.journal.Spec(ctx, t.Team, t.ID)
 	out.Dropped = spec.Dropped
@@ -85,6 +87,39 @@ func (v *View) dress(ctx context.Context, t task.Task, team roster.Team) (Task, 
 		out.Activity, err = v.groupActivity(ctx, t, *spec.Group)
 	}
 	return out, err
+}
+
+// waiting adds what waits for the task, and what it waits for. An idle teammate that has work waits for a slot.
+func (v *View) waiting(ctx context.Context, t *Task) error {
+	if t.Kind.IsAgent() {
+		for _, box := range (team.Mail{Task: t.Task}).Boxes() {
+			unread, err := v.journal.Inbox(ctx, t.Team, box)
+			if err != nil && !errdefs.Is(err, errdefs.RecordCorrupt) {
+				return err
+			}
+			t.Unread += int(unread.Value.Messages)
+		}
+	}
+	if t.State == task.Queued {
+		t.Place = v.queue(t.ID)
+	}
+	if t.State != task.Idle {
+		return nil
+	}
+	rests, err := v.rests(ctx, t.Task)
+	if err == nil && !rests {
+		t.Activity, t.Place = waitsForSlot, v.queue(t.ID)
+	}
+	return err
+}
+
+// rests tells whether an idle teammate has nothing to wake for.
+func (v *View) rests(ctx context.Context, t task.Task) (bool, error) {
+	_, err := v.journal.Live(ctx, t.Team, t.ID)
+	if errdefs.Is(err, errdefs.RecordNotFound) {
+		return true, nil
+	}
+	return false, err
 }
 
 // lookBack is how many entries are looked at for the newest that is no change of state.
@@ -110,12 +145,17 @@ func (v *View) newest(ctx context.Context, t task.Task) (task.Body, task.Seq, er
 	return nil, seq, nil
 }
 
+// waitsForSlot is the activity of who has work and no slot.
+const waitsForSlot = "waits for a slot"
+
 // activity follows from the state and the newest entry.
 func activity(t task.Task, newest task.Body) string {
 	started, calls := newest.(*task.CallStarted)
 	switch {
 	case t.State == task.Queued:
-		return "waits for a slot"
+		return waitsForSlot
+	case t.State == task.Idle:
+		return "idle"
 	case t.State.Terminal():
 		return ""
 	case t.State == task.Waiting && calls:
@@ -157,16 +197,11 @@ const (
 
 // List gives one page of tasks in the order of their teams and creations, and the token of the next.
 func (v *View) List(ctx context.Context, f Filter) ([]Task, string, error) {
-	if f.PageSize == 0 {
-		f.PageSize = DefaultPage
-	}
-	if f.PageSize < 1 || f.PageSize > MaxPage {
-		return nil, "", errdefs.BadField("page_size", "must be 1 to %d", MaxPage)
-	}
-	from, err := parseToken(f.PageToken)
+	size, from, err := parsePage(f.PageSize, f.PageToken)
 	if err != nil {
 		return nil, "", err
 	}
+	f.PageSize = size
 	teams, err := v.teams(ctx, f.Team)
 	if err != nil {
 		return nil, "", err
@@ -317,33 +352,4 @@ func parseToken(s string) (token, error) {
 			"%q is not a token of this daemon; leave it empty for the first page", s)
 	}
 	return token{number, journal.Rev(rev)}, nil
-}
-
-// Result is how a task ended; TaskNotFound when there is none, RecordNotFound while it lives.
-func (v *View) Result(ctx context.Context, id task.ID) (task.Result, error) {
-	row, err := v.journal.Task(ctx, id)
-	if err != nil {
-		return task.Result{}, err
-	}
-	t := row.Value
-	left, err := v.journal.Result(ctx, t.Team, id)
-	if err != nil {
-		return task.Result{}, err
-	}
-	used, err := v.journal.Usage(ctx, t.Team, id)
-	if err != nil {
-		return task.Result{}, err
-	}
-	result := task.Result{
-		TaskID: id, State: t.State, Reason: t.Reason, Error: t.Error, Conclusion: left, Usage: used,
-		WallTime: t.WallTime(v.now()),
-	}
-	for child, err := range v.journal.Children(ctx, t.Team, id) {
-		if err != nil {
-			return task.Result{}, err
-		}
-		result.Children = append(result.Children, child)
-	}
-	slices.SortFunc(result.Children, func(a, b task.ID) int { return cmp.Compare(a.Number(), b.Number()) })
-	return result, nil
 }

@@ -3,14 +3,11 @@ package view_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
-	"github.com/agentd-dev/agentd/mailbox"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/view"
 	"github.com/agentd-dev/agentd/store"
@@ -274,112 +271,5 @@ func TestDamage(t *testing.T) {
 	d.apply(third, task.Start{}) // and works
 	if d.st.Quarantined() == 0 {
 		t.Error("nobody is told")
-	}
-}
-
-// TestReceipts: a message is accepted, then delivered or undeliverable, as the transcript says; asked late, the answer is
-// the same. proves M4 as far as there are levels
-func TestReceipts(t *testing.T) {
-	d := newDesk(t)
-	team := d.team("main")
-	id := d.spawn(team, "")
-	d.apply(id, task.Start{})
-	send := func(message string) {
-		live, err := d.j.Live(context.Background(), team, id)
-		d.must(err)
-		b := d.j.Batch(team)
-		b.Send(id, live.Rev, mailbox.Message{ID: message, From: "user", Text: "hi", Sent: b.Now()})
-		d.must(d.j.Commit(context.Background(), b))
-	}
-	ask := func(message string, until mailbox.State) []mailbox.Receipt {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		var got []mailbox.Receipt
-		d.check(d.v.Receipts(ctx, id, message, until, func(r mailbox.Receipt) error {
-			got = append(got, r)
-			return nil
-		}))
-		return got
-	}
-	send("m-1")
-	send("m-2")
-	accepted := mailbox.Receipt{MessageID: "m-1", State: mailbox.Accepted}
-	if got := ask("m-1", mailbox.Accepted); len(got) != 1 || got[0] != accepted {
-		t.Errorf("accepted: %+v", got)
-	}
-	waited := make(chan []mailbox.Receipt)
-	go func() { waited <- ask("m-1", mailbox.Delivered) }()
-	d.append(id, &task.Input{From: "user", Text: "another", MessageID: "m-9"})
-	d.append(id, &task.Input{From: "user", Text: "hi", MessageID: "m-1"})
-	first := <-waited
-	if len(first) != 2 || first[1].State != mailbox.Delivered || first[1].Seq == 0 {
-		t.Fatalf("delivered: %+v", first)
-	}
-	go func() { waited <- ask("m-2", mailbox.Delivered) }()
-	d.apply(id, done())
-	lost := <-waited
-	why := "task " + string(id) + " ended COMPLETED/DONE before it took the message"
-	if len(lost) != 2 || lost[1].State != mailbox.Undeliverable || lost[1].Reason != why {
-		t.Errorf("undeliverable: %+v", lost)
-	}
-	if got := ask("m-1", mailbox.Delivered); !slices.Equal(got, first) {
-		t.Errorf("asked again: %+v", got)
-	}
-	if got := ask("m-2", mailbox.Delivered); !slices.Equal(got, lost) {
-		t.Errorf("asked again: %+v", got)
-	}
-}
-
-// TestReceiptsReadUnreadMailOnly: a receipt costs the same however much mail was taken before.
-func TestReceiptsReadUnreadMailOnly(t *testing.T) {
-	ctx := context.Background()
-	d := newDesk(t)
-	m := d.metered()
-	team := d.team("main")
-	id := d.spawn(team, "")
-	d.apply(id, task.Start{})
-	live, err := d.j.Live(ctx, team, id)
-	d.must(err)
-	const mails = 20
-	for i := range mails {
-		b := d.j.Batch(team)
-		b.Send(id, live.Rev, mailbox.Message{ID: fmt.Sprintf("m-%d", i), From: "user", Text: "hi", Sent: b.Now()})
-		d.must(d.j.Commit(ctx, b))
-	}
-	var mail []mailbox.Message
-	for message, err := range d.j.Mail(ctx, team, id, 0) {
-		d.must(err)
-		mail = append(mail, message)
-	}
-	box, err := d.j.Mailbox(ctx, team, id)
-	d.must(err)
-	taken, next := mailbox.Take(box.Value, mail[:mails-1])
-	b := d.j.Batch(team)
-	var inputs []task.Body
-	for _, m := range taken {
-		inputs = append(inputs, &task.Input{From: m.From, Text: m.Text, MessageID: m.ID})
-	}
-	b.Take(id, box, taken, next, inputs)
-	d.must(d.j.Commit(ctx, b))
-	d.apply(id, done())
-
-	m.count("mail/" + string(id))
-	for i, message := range mail {
-		var last mailbox.Receipt
-		d.must(d.v.Receipts(ctx, id, message.ID, mailbox.Delivered, func(r mailbox.Receipt) error {
-			last = r
-			return nil
-		}))
-		want := mailbox.Delivered
-		if i == mails-1 {
-			want = mailbox.Undeliverable
-		}
-		if last.State != want || (last.Seq != 0) != (want == mailbox.Delivered) {
-			t.Errorf("%s: %+v", message.ID, last)
-		}
-		if n := m.count("mail/" + string(id)); n > 1 {
-			t.Errorf("%s: %d mails were read, one is unread", message.ID, n)
-		}
 	}
 }

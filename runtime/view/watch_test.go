@@ -97,7 +97,9 @@ func (d *desk) send(id task.ID, message string) {
 	live, err := d.j.Live(context.Background(), row.Value.Team, id)
 	d.must(err)
 	b := d.j.Batch(row.Value.Team)
-	b.Send(id, live.Rev, mailbox.Message{ID: message, From: "user", Text: "hi", Sent: b.Now()})
+	b.GuardLive(id, live.Rev)
+	b.Accept(id, mailbox.Message{ID: message, From: "user", Text: "hi", Sent: b.Now()})
+	b.TellMail(id, message)
 	d.must(d.j.Commit(context.Background(), b))
 }
 

@@ -131,8 +131,9 @@ func TestErrorsAreStatus(t *testing.T) {
 		reason, field string
 	}{
 		"no prompt":     {"/v1/tasks", `{"single":{}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "single.prompt"},
-		"no recipient":  {"/v1/messages", `{"to":"nobody","text":"x"}`, http.StatusNotFound, "RECIPIENT_NOT_FOUND", ""},
+		"no recipient":  {"/v1/messages", `{"to":"sub-999","text":"x"}`, http.StatusNotFound, "RECIPIENT_NOT_FOUND", ""},
 		"stop of none":  {"/v1/tasks/sub-999:stop", `{}`, http.StatusNotFound, "TASK_NOT_FOUND", ""},
+		"no team yet":   {"/v1/messages", `{"to":"nobody","text":"x"}`, http.StatusNotFound, "TEAM_NOT_FOUND", ""},
 		"no such team":  {"/v1/teams/nobody:stop", `{}`, http.StatusNotFound, "TEAM_NOT_FOUND", ""},
 		"no items":      {"/v1/tasks", `{"parallel":{"items":[]}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "parallel.items"},
 		"empty step":    {"/v1/tasks", `{"chain":{"items":[{"prompt":"x"},{}]}}`, http.StatusBadRequest, "INVALID_ARGUMENT", "chain.items[1].prompt"},

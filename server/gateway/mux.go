@@ -34,6 +34,9 @@ func newMux() *gwruntime.ServeMux {
 			if err == nil {
 				err = checkBody(r, pathParams)
 			}
+			if err == nil {
+				err = asEvents(r)
+			}
 			if err != nil {
 				_, out := gwruntime.MarshalerForRequest(mux, r)
 				gwruntime.HTTPError(r.Context(), mux, out, w, r, err)
@@ -42,10 +45,12 @@ func newMux() *gwruntime.ServeMux {
 			next(w, r, pathParams)
 		}
 	}
+	plain := gwruntime.JSONPb{
+		MarshalOptions: protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}, // as agentctl -o json
+	}
 	mux = gwruntime.NewServeMux(
-		gwruntime.WithMarshalerOption(gwruntime.MIMEWildcard, &gwruntime.JSONPb{
-			MarshalOptions: protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}, // as agentctl -o json
-		}),
+		gwruntime.WithMarshalerOption(gwruntime.MIMEWildcard, &plain),
+		gwruntime.WithMarshalerOption(eventStream, &events{plain}),
 		gwruntime.WithIncomingHeaderMatcher(nothing), // but Authorization, which always passes
 		gwruntime.WithOutgoingHeaderMatcher(nothing),
 		gwruntime.WithErrorHandler(explainedError),
@@ -63,7 +68,7 @@ func explainedError(
 ) {
 	if s := status.Convert(err); s.Code() == codes.InvalidArgument && len(s.Details()) == 0 {
 		field := "body"
-		if r.Method == http.MethodGet {
+		if r.Method == http.MethodGet || r.Method == http.MethodDelete {
 			field = "query"
 		}
 		_, text, ok := strings.Cut(s.Message(), "proto:") // and a space that protojson varies on purpose

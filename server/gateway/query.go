@@ -11,25 +11,35 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 )
 
-// parameters are the fields that a path takes from its query. Every other path takes none.
-func parameters(pattern string) protoreflect.FieldDescriptors {
-	switch pattern {
-	case "/v1/tasks":
-		return (*agentdv1.ListTasksRequest)(nil).ProtoReflect().Descriptor().Fields()
-	case "/v1/events":
-		return (*agentdv1.WatchRequest)(nil).ProtoReflect().Descriptor().Fields()
-	case "/v1/agents":
-		return (*agentdv1.ListAgentsRequest)(nil).ProtoReflect().Descriptor().Fields()
-	case "/v1/tasks/{task_id=*}/output":
-		return (*agentdv1.TaskOutputRequest)(nil).ProtoReflect().Descriptor().Fields()
+// queried gives the requests whose fields stand in a query, by method and path. Every other path takes none.
+func queried() map[string]proto.Message {
+	return map[string]proto.Message{
+		"GET /v1/tasks":                        (*agentdv1.ListTasksRequest)(nil),
+		"GET /v1/events":                       (*agentdv1.WatchRequest)(nil),
+		"GET /v1/agents":                       (*agentdv1.ListAgentsRequest)(nil),
+		"GET /v1/tasks/{task_id=*}/output":     (*agentdv1.TaskOutputRequest)(nil),
+		"GET /v1/tasks/{task_id=*}/transcript": (*agentdv1.ExportTranscriptRequest)(nil),
+		"GET /v1/teams":                        (*agentdv1.ListTeamsRequest)(nil),
+		"DELETE /v1/teams/{team=*}":            (*agentdv1.DeleteTeamRequest)(nil),
+		"GET /v1/teams/{team=*}/teammates":     (*agentdv1.ListTeammatesRequest)(nil),
+		"GET /v1/teams/{team=*}/inbox":         (*agentdv1.ReadInboxRequest)(nil),
 	}
-	return nil
+}
+
+// parameters are the fields that a path takes from its query.
+func parameters(method, pattern string) protoreflect.FieldDescriptors {
+	request := queried()[method+" "+pattern]
+	if request == nil {
+		return nil
+	}
+	return request.ProtoReflect().Descriptor().Fields()
 }
 
 // checkURL refuses what grpc-gateway would drop without a word, or could not send on: a query is as strict as a body.
@@ -44,8 +54,8 @@ func checkURL(r *http.Request, pathParams map[string]string) error {
 		return badField("query", "%v", err)
 	}
 	var known protoreflect.FieldDescriptors
-	if pattern, ok := gwruntime.HTTPPattern(r.Context()); ok && r.Method == http.MethodGet {
-		known = parameters(pattern.String())
+	if pattern, ok := gwruntime.HTTPPattern(r.Context()); ok {
+		known = parameters(r.Method, pattern.String())
 	}
 	for name, values := range query {
 		_, inPath := pathParams[name]

@@ -83,6 +83,10 @@ const (
 	Delivery_DELIVERY_UNSPECIFIED Delivery = 0
 	// At the recipient's next step boundary.
 	Delivery_DELIVERY_STEP Delivery = 1
+	// After the recipient's turn, or with a later one of the same sender that is taken before.
+	Delivery_DELIVERY_TURN Delivery = 2
+	// Now: the recipient's model call is dropped and its running tools are ended. For the leader and clients only.
+	Delivery_DELIVERY_INTERRUPT Delivery = 3
 )
 
 // Enum value maps for Delivery.
@@ -90,10 +94,14 @@ var (
 	Delivery_name = map[int32]string{
 		0: "DELIVERY_UNSPECIFIED",
 		1: "DELIVERY_STEP",
+		2: "DELIVERY_TURN",
+		3: "DELIVERY_INTERRUPT",
 	}
 	Delivery_value = map[string]int32{
 		"DELIVERY_UNSPECIFIED": 0,
 		"DELIVERY_STEP":        1,
+		"DELIVERY_TURN":        2,
+		"DELIVERY_INTERRUPT":   3,
 	}
 )
 
@@ -132,10 +140,18 @@ const (
 	ReceiptState_RECEIPT_STATE_UNSPECIFIED ReceiptState = 0
 	// On disk.
 	ReceiptState_RECEIPT_STATE_ACCEPTED ReceiptState = 1
-	// In the recipient's transcript.
+	// In the recipient's transcript; of mail to the user, or to the leader while no lead lives: acknowledged by a client.
 	ReceiptState_RECEIPT_STATE_DELIVERED ReceiptState = 2
-	// The recipient ended before it took the message.
+	// It can't be delivered any more; the error tells why. Final.
 	ReceiptState_RECEIPT_STATE_UNDELIVERABLE ReceiptState = 3
+	// The recipient had ended or was idle, and is being woken by it.
+	ReceiptState_RECEIPT_STATE_WAKING ReceiptState = 4
+	// The turn that took it has ended; text is the turn's last text. Final.
+	ReceiptState_RECEIPT_STATE_ANSWERED ReceiptState = 5
+	// Its time to live ran out before it was taken. Final.
+	ReceiptState_RECEIPT_STATE_EXPIRED ReceiptState = 6
+	// A control message that no longer applies: it was answered, replaced, or its teammate has ended. Final.
+	ReceiptState_RECEIPT_STATE_SUPERSEDED ReceiptState = 7
 )
 
 // Enum value maps for ReceiptState.
@@ -145,12 +161,20 @@ var (
 		1: "RECEIPT_STATE_ACCEPTED",
 		2: "RECEIPT_STATE_DELIVERED",
 		3: "RECEIPT_STATE_UNDELIVERABLE",
+		4: "RECEIPT_STATE_WAKING",
+		5: "RECEIPT_STATE_ANSWERED",
+		6: "RECEIPT_STATE_EXPIRED",
+		7: "RECEIPT_STATE_SUPERSEDED",
 	}
 	ReceiptState_value = map[string]int32{
 		"RECEIPT_STATE_UNSPECIFIED":   0,
 		"RECEIPT_STATE_ACCEPTED":      1,
 		"RECEIPT_STATE_DELIVERED":     2,
 		"RECEIPT_STATE_UNDELIVERABLE": 3,
+		"RECEIPT_STATE_WAKING":        4,
+		"RECEIPT_STATE_ANSWERED":      5,
+		"RECEIPT_STATE_EXPIRED":       6,
+		"RECEIPT_STATE_SUPERSEDED":    7,
 	}
 )
 
@@ -189,6 +213,8 @@ const (
 	WaitFor_WAIT_FOR_UNSPECIFIED WaitFor = 0
 	// The task is terminal.
 	WaitFor_WAIT_FOR_TERMINAL WaitFor = 1
+	// The teammate is idle, with no mail to wake it, or the task is terminal.
+	WaitFor_WAIT_FOR_IDLE WaitFor = 2
 )
 
 // Enum value maps for WaitFor.
@@ -196,10 +222,12 @@ var (
 	WaitFor_name = map[int32]string{
 		0: "WAIT_FOR_UNSPECIFIED",
 		1: "WAIT_FOR_TERMINAL",
+		2: "WAIT_FOR_IDLE",
 	}
 	WaitFor_value = map[string]int32{
 		"WAIT_FOR_UNSPECIFIED": 0,
 		"WAIT_FOR_TERMINAL":    1,
+		"WAIT_FOR_IDLE":        2,
 	}
 )
 
@@ -816,6 +844,136 @@ func (x *Shell) GetEnv() map[string]string {
 	return nil
 }
 
+// Teammate makes a named agent of a team.
+type Teammate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is to do first, and what it may do.
+	Agent *AgentSpec `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Its name: 1 to 64 letters, digits, `_` or `-`, unique in the team in any case. The name of one that has ended may be
+	// given again, to a new one.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Color for people, at most 32 letters; default one of eight.
+	Color string `protobuf:"bytes,3,opt,name=color,proto3" json:"color,omitempty"`
+	// It may only read until its plan is approved, which it submits with the tool submit_plan.
+	PlanApproval  bool `protobuf:"varint,4,opt,name=plan_approval,json=planApproval,proto3" json:"plan_approval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Teammate) Reset() {
+	*x = Teammate{}
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Teammate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Teammate) ProtoMessage() {}
+
+func (x *Teammate) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Teammate.ProtoReflect.Descriptor instead.
+func (*Teammate) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Teammate) GetAgent() *AgentSpec {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *Teammate) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Teammate) GetColor() string {
+	if x != nil {
+		return x.Color
+	}
+	return ""
+}
+
+func (x *Teammate) GetPlanApproval() bool {
+	if x != nil {
+		return x.PlanApproval
+	}
+	return false
+}
+
+// Lead makes the lead of a team.
+type Lead struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is to do first.
+	Agent *AgentSpec `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// It ends COMPLETED as soon as it is idle and nothing that it could wait for is left: no unread mail, no living child, no
+	// teammate at work or with unread mail.
+	UntilQuiet    bool `protobuf:"varint,2,opt,name=until_quiet,json=untilQuiet,proto3" json:"until_quiet,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lead) Reset() {
+	*x = Lead{}
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lead) ProtoMessage() {}
+
+func (x *Lead) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lead.ProtoReflect.Descriptor instead.
+func (*Lead) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Lead) GetAgent() *AgentSpec {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *Lead) GetUntilQuiet() bool {
+	if x != nil {
+		return x.UntilQuiet
+	}
+	return false
+}
+
 // SpawnRequest starts a task.
 type SpawnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -844,6 +1002,8 @@ type SpawnRequest struct {
 	//	*SpawnRequest_Parallel
 	//	*SpawnRequest_Chain
 	//	*SpawnRequest_Shell
+	//	*SpawnRequest_Teammate
+	//	*SpawnRequest_Lead
 	Mode          isSpawnRequest_Mode `protobuf_oneof:"mode"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -851,7 +1011,7 @@ type SpawnRequest struct {
 
 func (x *SpawnRequest) Reset() {
 	*x = SpawnRequest{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -863,7 +1023,7 @@ func (x *SpawnRequest) String() string {
 func (*SpawnRequest) ProtoMessage() {}
 
 func (x *SpawnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -876,7 +1036,7 @@ func (x *SpawnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnRequest.ProtoReflect.Descriptor instead.
 func (*SpawnRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{7}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SpawnRequest) GetRequestId() string {
@@ -978,6 +1138,24 @@ func (x *SpawnRequest) GetShell() *Shell {
 	return nil
 }
 
+func (x *SpawnRequest) GetTeammate() *Teammate {
+	if x != nil {
+		if x, ok := x.Mode.(*SpawnRequest_Teammate); ok {
+			return x.Teammate
+		}
+	}
+	return nil
+}
+
+func (x *SpawnRequest) GetLead() *Lead {
+	if x != nil {
+		if x, ok := x.Mode.(*SpawnRequest_Lead); ok {
+			return x.Lead
+		}
+	}
+	return nil
+}
+
 type isSpawnRequest_Mode interface {
 	isSpawnRequest_Mode()
 }
@@ -1002,6 +1180,16 @@ type SpawnRequest_Shell struct {
 	Shell *Shell `protobuf:"bytes,14,opt,name=shell,proto3,oneof"`
 }
 
+type SpawnRequest_Teammate struct {
+	// A named agent that lives on between its turns. The stream ends with `idle` after its first turn.
+	Teammate *Teammate `protobuf:"bytes,15,opt,name=teammate,proto3,oneof"`
+}
+
+type SpawnRequest_Lead struct {
+	// The team's lead, named `team-lead`. Without until_quiet the stream ends with `idle` after its first turn.
+	Lead *Lead `protobuf:"bytes,16,opt,name=lead,proto3,oneof"`
+}
+
 func (*SpawnRequest_Single) isSpawnRequest_Mode() {}
 
 func (*SpawnRequest_Parallel) isSpawnRequest_Mode() {}
@@ -1009,6 +1197,10 @@ func (*SpawnRequest_Parallel) isSpawnRequest_Mode() {}
 func (*SpawnRequest_Chain) isSpawnRequest_Mode() {}
 
 func (*SpawnRequest_Shell) isSpawnRequest_Mode() {}
+
+func (*SpawnRequest_Teammate) isSpawnRequest_Mode() {}
+
+func (*SpawnRequest_Lead) isSpawnRequest_Mode() {}
 
 // SpawnResponse is one item of a spawn's stream.
 type SpawnResponse struct {
@@ -1022,6 +1214,7 @@ type SpawnResponse struct {
 	//	*SpawnResponse_Delta
 	//	*SpawnResponse_Heartbeat
 	//	*SpawnResponse_Outcome
+	//	*SpawnResponse_Idle
 	Item          isSpawnResponse_Item `protobuf_oneof:"item"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1029,7 +1222,7 @@ type SpawnResponse struct {
 
 func (x *SpawnResponse) Reset() {
 	*x = SpawnResponse{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[8]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1234,7 @@ func (x *SpawnResponse) String() string {
 func (*SpawnResponse) ProtoMessage() {}
 
 func (x *SpawnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[8]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1247,7 @@ func (x *SpawnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnResponse.ProtoReflect.Descriptor instead.
 func (*SpawnResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{8}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SpawnResponse) GetItem() isSpawnResponse_Item {
@@ -1109,6 +1302,15 @@ func (x *SpawnResponse) GetOutcome() *Outcome {
 	return nil
 }
 
+func (x *SpawnResponse) GetIdle() *Idle {
+	if x != nil {
+		if x, ok := x.Item.(*SpawnResponse_Idle); ok {
+			return x.Idle
+		}
+	}
+	return nil
+}
+
 type isSpawnResponse_Item interface {
 	isSpawnResponse_Item()
 }
@@ -1138,6 +1340,11 @@ type SpawnResponse_Outcome struct {
 	Outcome *Outcome `protobuf:"bytes,5,opt,name=outcome,proto3,oneof"`
 }
 
+type SpawnResponse_Idle struct {
+	// A teammate's turn has ended. After a spawn of a teammate or a lead without until_quiet it is the last item.
+	Idle *Idle `protobuf:"bytes,6,opt,name=idle,proto3,oneof"`
+}
+
 func (*SpawnResponse_Task) isSpawnResponse_Item() {}
 
 func (*SpawnResponse_Entry) isSpawnResponse_Item() {}
@@ -1148,30 +1355,228 @@ func (*SpawnResponse_Heartbeat) isSpawnResponse_Item() {}
 
 func (*SpawnResponse_Outcome) isSpawnResponse_Item() {}
 
-// SendMessageRequest gives text to a task.
+func (*SpawnResponse_Idle) isSpawnResponse_Item() {}
+
+// ShutdownRequest asks a teammate to end. It answers; without an answer in time it is ended.
+type ShutdownRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why, at most 1 KiB.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Time to answer; default 60 s, at most 1 h.
+	Deadline      *durationpb.Duration `protobuf:"bytes,2,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShutdownRequest) Reset() {
+	*x = ShutdownRequest{}
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShutdownRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShutdownRequest) ProtoMessage() {}
+
+func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
+func (*ShutdownRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ShutdownRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ShutdownRequest) GetDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+// ShutdownResponse answers a shutdown request. Only the teammate that was asked may; it does so with its tool.
+type ShutdownResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request.
+	ControlId string `protobuf:"bytes,1,opt,name=control_id,json=controlId,proto3" json:"control_id,omitempty"`
+	// It agrees and ends.
+	Approve bool `protobuf:"varint,2,opt,name=approve,proto3" json:"approve,omitempty"`
+	// Why not, at most 1 KiB.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShutdownResponse) Reset() {
+	*x = ShutdownResponse{}
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShutdownResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShutdownResponse) ProtoMessage() {}
+
+func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
+func (*ShutdownResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ShutdownResponse) GetControlId() string {
+	if x != nil {
+		return x.ControlId
+	}
+	return ""
+}
+
+func (x *ShutdownResponse) GetApprove() bool {
+	if x != nil {
+		return x.Approve
+	}
+	return false
+}
+
+func (x *ShutdownResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// PlanResponse answers the plan that a teammate has submitted.
+type PlanResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan.
+	ControlId string `protobuf:"bytes,1,opt,name=control_id,json=controlId,proto3" json:"control_id,omitempty"`
+	// It may begin.
+	Approve bool `protobuf:"varint,2,opt,name=approve,proto3" json:"approve,omitempty"`
+	// What to change, or to heed, at most 64 KiB.
+	Feedback      string `protobuf:"bytes,3,opt,name=feedback,proto3" json:"feedback,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanResponse) Reset() {
+	*x = PlanResponse{}
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanResponse) ProtoMessage() {}
+
+func (x *PlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
+func (*PlanResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PlanResponse) GetControlId() string {
+	if x != nil {
+		return x.ControlId
+	}
+	return ""
+}
+
+func (x *PlanResponse) GetApprove() bool {
+	if x != nil {
+		return x.Approve
+	}
+	return false
+}
+
+func (x *PlanResponse) GetFeedback() string {
+	if x != nil {
+		return x.Feedback
+	}
+	return ""
+}
+
+// SendMessageRequest sends a message.
 type SendMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Makes a retry return the first outcome, at most 256 bytes; kept 24 h.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Id of a living task.
+	// Who gets it: a teammate's name, `team-lead`, `user`, the id of a running agent, or `*`: all living teammates.
 	To string `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
 	// What is sent.
 	//
 	// Types that are valid to be assigned to Body:
 	//
 	//	*SendMessageRequest_Text
+	//	*SendMessageRequest_ShutdownRequest
+	//	*SendMessageRequest_ShutdownResponse
+	//	*SendMessageRequest_PlanResponse
 	Body isSendMessageRequest_Body `protobuf_oneof:"body"`
 	// When it is taken.
 	Delivery Delivery `protobuf:"varint,4,opt,name=delivery,proto3,enum=agentd.v1.Delivery" json:"delivery,omitempty"`
-	// The receipt after which the stream ends.
-	Until         ReceiptState `protobuf:"varint,5,opt,name=until,proto3,enum=agentd.v1.ReceiptState" json:"until,omitempty"`
+	// The receipt after which the stream ends; default ACCEPTED. It also ends with one that is final.
+	Until ReceiptState `protobuf:"varint,5,opt,name=until,proto3,enum=agentd.v1.ReceiptState" json:"until,omitempty"`
+	// Name of the team in which `to` is a name; default the team of `workspace`. An id needs none.
+	Team string `protobuf:"bytes,6,opt,name=team,proto3" json:"team,omitempty"`
+	// One line about it for people and for the recipient, at most 1 KiB.
+	Summary string `protobuf:"bytes,7,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Id of the message that it answers, `m-N`; may be empty.
+	InReplyTo string `protobuf:"bytes,8,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
+	// Time after which it is not delivered any more; default none, at most 7 days.
+	Ttl *durationpb.Duration `protobuf:"bytes,9,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Absolute directory whose team is meant when no team is named.
+	Workspace     string `protobuf:"bytes,13,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendMessageRequest) Reset() {
 	*x = SendMessageRequest{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1588,7 @@ func (x *SendMessageRequest) String() string {
 func (*SendMessageRequest) ProtoMessage() {}
 
 func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1601,7 @@ func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageRequest.ProtoReflect.Descriptor instead.
 func (*SendMessageRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{9}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SendMessageRequest) GetRequestId() string {
@@ -1229,6 +1634,33 @@ func (x *SendMessageRequest) GetText() string {
 	return ""
 }
 
+func (x *SendMessageRequest) GetShutdownRequest() *ShutdownRequest {
+	if x != nil {
+		if x, ok := x.Body.(*SendMessageRequest_ShutdownRequest); ok {
+			return x.ShutdownRequest
+		}
+	}
+	return nil
+}
+
+func (x *SendMessageRequest) GetShutdownResponse() *ShutdownResponse {
+	if x != nil {
+		if x, ok := x.Body.(*SendMessageRequest_ShutdownResponse); ok {
+			return x.ShutdownResponse
+		}
+	}
+	return nil
+}
+
+func (x *SendMessageRequest) GetPlanResponse() *PlanResponse {
+	if x != nil {
+		if x, ok := x.Body.(*SendMessageRequest_PlanResponse); ok {
+			return x.PlanResponse
+		}
+	}
+	return nil
+}
+
 func (x *SendMessageRequest) GetDelivery() Delivery {
 	if x != nil {
 		return x.Delivery
@@ -1243,6 +1675,41 @@ func (x *SendMessageRequest) GetUntil() ReceiptState {
 	return ReceiptState_RECEIPT_STATE_UNSPECIFIED
 }
 
+func (x *SendMessageRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *SendMessageRequest) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *SendMessageRequest) GetInReplyTo() string {
+	if x != nil {
+		return x.InReplyTo
+	}
+	return ""
+}
+
+func (x *SendMessageRequest) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+func (x *SendMessageRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
 type isSendMessageRequest_Body interface {
 	isSendMessageRequest_Body()
 }
@@ -1252,7 +1719,128 @@ type SendMessageRequest_Text struct {
 	Text string `protobuf:"bytes,3,opt,name=text,proto3,oneof"`
 }
 
+type SendMessageRequest_ShutdownRequest struct {
+	// Asks a teammate to end.
+	ShutdownRequest *ShutdownRequest `protobuf:"bytes,10,opt,name=shutdown_request,json=shutdownRequest,proto3,oneof"`
+}
+
+type SendMessageRequest_ShutdownResponse struct {
+	// Answers that.
+	ShutdownResponse *ShutdownResponse `protobuf:"bytes,11,opt,name=shutdown_response,json=shutdownResponse,proto3,oneof"`
+}
+
+type SendMessageRequest_PlanResponse struct {
+	// Answers a plan.
+	PlanResponse *PlanResponse `protobuf:"bytes,12,opt,name=plan_response,json=planResponse,proto3,oneof"`
+}
+
 func (*SendMessageRequest_Text) isSendMessageRequest_Body() {}
+
+func (*SendMessageRequest_ShutdownRequest) isSendMessageRequest_Body() {}
+
+func (*SendMessageRequest_ShutdownResponse) isSendMessageRequest_Body() {}
+
+func (*SendMessageRequest_PlanResponse) isSendMessageRequest_Body() {}
+
+// Receipt tells how far a message has come at one recipient.
+type Receipt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The message, `m-N`.
+	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// How far it has come.
+	State ReceiptState `protobuf:"varint,2,opt,name=state,proto3,enum=agentd.v1.ReceiptState" json:"state,omitempty"`
+	// Position in the recipient's transcript, once DELIVERED there.
+	Seq uint64 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	// Why it could not be delivered.
+	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// Who gets it: a teammate's name, `team-lead`, `user`, or a task id.
+	Recipient string `protobuf:"bytes,5,opt,name=recipient,proto3" json:"recipient,omitempty"`
+	// Of an ANSWERED one: the last text of the turn that took it.
+	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	// Of a control message: what answers refer to, `c-N`.
+	ControlId     string `protobuf:"bytes,7,opt,name=control_id,json=controlId,proto3" json:"control_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Receipt) Reset() {
+	*x = Receipt{}
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Receipt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Receipt) ProtoMessage() {}
+
+func (x *Receipt) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
+func (*Receipt) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Receipt) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *Receipt) GetState() ReceiptState {
+	if x != nil {
+		return x.State
+	}
+	return ReceiptState_RECEIPT_STATE_UNSPECIFIED
+}
+
+func (x *Receipt) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Receipt) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Receipt) GetRecipient() string {
+	if x != nil {
+		return x.Recipient
+	}
+	return ""
+}
+
+func (x *Receipt) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Receipt) GetControlId() string {
+	if x != nil {
+		return x.ControlId
+	}
+	return ""
+}
 
 // SendMessageResponse is one receipt.
 type SendMessageResponse struct {
@@ -1261,17 +1849,23 @@ type SendMessageResponse struct {
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// How far it has come.
 	State ReceiptState `protobuf:"varint,2,opt,name=state,proto3,enum=agentd.v1.ReceiptState" json:"state,omitempty"`
-	// Position in the recipient's transcript, once DELIVERED.
+	// Position in the recipient's transcript, once DELIVERED there.
 	Seq uint64 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
 	// Why it could not be delivered.
-	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// Who gets it: a teammate's name, `team-lead`, `user`, or a task id. A message to `*` has receipts of each.
+	Recipient string `protobuf:"bytes,5,opt,name=recipient,proto3" json:"recipient,omitempty"`
+	// Of an ANSWERED one: the last text of the turn that took it.
+	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	// Of a control message: what answers refer to, `c-N`.
+	ControlId     string `protobuf:"bytes,7,opt,name=control_id,json=controlId,proto3" json:"control_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendMessageResponse) Reset() {
 	*x = SendMessageResponse{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1877,7 @@ func (x *SendMessageResponse) String() string {
 func (*SendMessageResponse) ProtoMessage() {}
 
 func (x *SendMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1890,7 @@ func (x *SendMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageResponse.ProtoReflect.Descriptor instead.
 func (*SendMessageResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{10}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SendMessageResponse) GetMessageId() string {
@@ -1327,6 +1921,27 @@ func (x *SendMessageResponse) GetError() string {
 	return ""
 }
 
+func (x *SendMessageResponse) GetRecipient() string {
+	if x != nil {
+		return x.Recipient
+	}
+	return ""
+}
+
+func (x *SendMessageResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *SendMessageResponse) GetControlId() string {
+	if x != nil {
+		return x.ControlId
+	}
+	return ""
+}
+
 // TaskOutputRequest reads a transcript.
 type TaskOutputRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1350,7 +1965,7 @@ type TaskOutputRequest struct {
 
 func (x *TaskOutputRequest) Reset() {
 	*x = TaskOutputRequest{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[11]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1977,7 @@ func (x *TaskOutputRequest) String() string {
 func (*TaskOutputRequest) ProtoMessage() {}
 
 func (x *TaskOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[11]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1990,7 @@ func (x *TaskOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskOutputRequest.ProtoReflect.Descriptor instead.
 func (*TaskOutputRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{11}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TaskOutputRequest) GetTaskId() string {
@@ -1439,6 +2054,7 @@ type TaskOutputResponse struct {
 	//	*TaskOutputResponse_Delta
 	//	*TaskOutputResponse_Heartbeat
 	//	*TaskOutputResponse_Outcome
+	//	*TaskOutputResponse_Idle
 	Item          isTaskOutputResponse_Item `protobuf_oneof:"item"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1446,7 +2062,7 @@ type TaskOutputResponse struct {
 
 func (x *TaskOutputResponse) Reset() {
 	*x = TaskOutputResponse{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[12]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +2074,7 @@ func (x *TaskOutputResponse) String() string {
 func (*TaskOutputResponse) ProtoMessage() {}
 
 func (x *TaskOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[12]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +2087,7 @@ func (x *TaskOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskOutputResponse.ProtoReflect.Descriptor instead.
 func (*TaskOutputResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{12}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TaskOutputResponse) GetItem() isTaskOutputResponse_Item {
@@ -1526,6 +2142,15 @@ func (x *TaskOutputResponse) GetOutcome() *Outcome {
 	return nil
 }
 
+func (x *TaskOutputResponse) GetIdle() *Idle {
+	if x != nil {
+		if x, ok := x.Item.(*TaskOutputResponse_Idle); ok {
+			return x.Idle
+		}
+	}
+	return nil
+}
+
 type isTaskOutputResponse_Item interface {
 	isTaskOutputResponse_Item()
 }
@@ -1555,6 +2180,11 @@ type TaskOutputResponse_Outcome struct {
 	Outcome *Outcome `protobuf:"bytes,5,opt,name=outcome,proto3,oneof"`
 }
 
+type TaskOutputResponse_Idle struct {
+	// A teammate's turn has ended; always last when that was waited for.
+	Idle *Idle `protobuf:"bytes,6,opt,name=idle,proto3,oneof"`
+}
+
 func (*TaskOutputResponse_Task) isTaskOutputResponse_Item() {}
 
 func (*TaskOutputResponse_Entry) isTaskOutputResponse_Item() {}
@@ -1564,6 +2194,8 @@ func (*TaskOutputResponse_Delta) isTaskOutputResponse_Item() {}
 func (*TaskOutputResponse_Heartbeat) isTaskOutputResponse_Item() {}
 
 func (*TaskOutputResponse_Outcome) isTaskOutputResponse_Item() {}
+
+func (*TaskOutputResponse_Idle) isTaskOutputResponse_Item() {}
 
 // TaskStopRequest ends a task.
 type TaskStopRequest struct {
@@ -1586,7 +2218,7 @@ type TaskStopRequest struct {
 
 func (x *TaskStopRequest) Reset() {
 	*x = TaskStopRequest{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +2230,7 @@ func (x *TaskStopRequest) String() string {
 func (*TaskStopRequest) ProtoMessage() {}
 
 func (x *TaskStopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +2243,7 @@ func (x *TaskStopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStopRequest.ProtoReflect.Descriptor instead.
 func (*TaskStopRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{13}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskStopRequest) GetRequestId() string {
@@ -1671,7 +2303,7 @@ type StopProgress struct {
 
 func (x *StopProgress) Reset() {
 	*x = StopProgress{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +2315,7 @@ func (x *StopProgress) String() string {
 func (*StopProgress) ProtoMessage() {}
 
 func (x *StopProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +2328,7 @@ func (x *StopProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopProgress.ProtoReflect.Descriptor instead.
 func (*StopProgress) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StopProgress) GetLevel() StopLevel {
@@ -1736,7 +2368,7 @@ type TaskStopResponse struct {
 
 func (x *TaskStopResponse) Reset() {
 	*x = TaskStopResponse{}
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[15]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +2380,7 @@ func (x *TaskStopResponse) String() string {
 func (*TaskStopResponse) ProtoMessage() {}
 
 func (x *TaskStopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_agent_service_proto_msgTypes[15]
+	mi := &file_agentd_v1_agent_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +2393,7 @@ func (x *TaskStopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStopResponse.ProtoReflect.Descriptor instead.
 func (*TaskStopResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{15}
+	return file_agentd_v1_agent_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TaskStopResponse) GetItem() isTaskStopResponse_Item {
@@ -1855,7 +2487,16 @@ const file_agentd_v1_agent_service_proto_rawDesc = "" +
 	"\x03env\x18\x03 \x03(\v2\x19.agentd.v1.Shell.EnvEntryR\x03env\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe5\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +
+	"\bTeammate\x12*\n" +
+	"\x05agent\x18\x01 \x01(\v2\x14.agentd.v1.AgentSpecR\x05agent\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05color\x18\x03 \x01(\tR\x05color\x12#\n" +
+	"\rplan_approval\x18\x04 \x01(\bR\fplanApproval\"S\n" +
+	"\x04Lead\x12*\n" +
+	"\x05agent\x18\x01 \x01(\v2\x14.agentd.v1.AgentSpecR\x05agent\x12\x1f\n" +
+	"\vuntil_quiet\x18\x02 \x01(\bR\n" +
+	"untilQuiet\"\xbf\x04\n" +
 	"\fSpawnRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -1870,29 +2511,68 @@ const file_agentd_v1_agent_service_proto_rawDesc = "" +
 	"\bparallel\x18\n" +
 	" \x01(\v2\x13.agentd.v1.ParallelH\x00R\bparallel\x12(\n" +
 	"\x05chain\x18\v \x01(\v2\x10.agentd.v1.ChainH\x00R\x05chain\x12(\n" +
-	"\x05shell\x18\x0e \x01(\v2\x10.agentd.v1.ShellH\x00R\x05shellB\x06\n" +
-	"\x04mode\"\xf8\x01\n" +
+	"\x05shell\x18\x0e \x01(\v2\x10.agentd.v1.ShellH\x00R\x05shell\x121\n" +
+	"\bteammate\x18\x0f \x01(\v2\x13.agentd.v1.TeammateH\x00R\bteammate\x12%\n" +
+	"\x04lead\x18\x10 \x01(\v2\x0f.agentd.v1.LeadH\x00R\x04leadB\x06\n" +
+	"\x04mode\"\x9f\x02\n" +
 	"\rSpawnResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x0f.agentd.v1.TaskH\x00R\x04task\x12(\n" +
 	"\x05entry\x18\x02 \x01(\v2\x10.agentd.v1.EntryH\x00R\x05entry\x12(\n" +
 	"\x05delta\x18\x03 \x01(\v2\x10.agentd.v1.DeltaH\x00R\x05delta\x124\n" +
 	"\theartbeat\x18\x04 \x01(\v2\x14.agentd.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
-	"\aoutcome\x18\x05 \x01(\v2\x12.agentd.v1.OutcomeH\x00R\aoutcomeB\x06\n" +
-	"\x04item\"\xc1\x01\n" +
+	"\aoutcome\x18\x05 \x01(\v2\x12.agentd.v1.OutcomeH\x00R\aoutcome\x12%\n" +
+	"\x04idle\x18\x06 \x01(\v2\x0f.agentd.v1.IdleH\x00R\x04idleB\x06\n" +
+	"\x04item\"`\n" +
+	"\x0fShutdownRequest\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x125\n" +
+	"\bdeadline\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\"c\n" +
+	"\x10ShutdownResponse\x12\x1d\n" +
+	"\n" +
+	"control_id\x18\x01 \x01(\tR\tcontrolId\x12\x18\n" +
+	"\aapprove\x18\x02 \x01(\bR\aapprove\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"c\n" +
+	"\fPlanResponse\x12\x1d\n" +
+	"\n" +
+	"control_id\x18\x01 \x01(\tR\tcontrolId\x12\x18\n" +
+	"\aapprove\x18\x02 \x01(\bR\aapprove\x12\x1a\n" +
+	"\bfeedback\x18\x03 \x01(\tR\bfeedback\"\xaf\x04\n" +
 	"\x12SendMessageRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x14\n" +
-	"\x04text\x18\x03 \x01(\tH\x00R\x04text\x12/\n" +
+	"\x04text\x18\x03 \x01(\tH\x00R\x04text\x12G\n" +
+	"\x10shutdown_request\x18\n" +
+	" \x01(\v2\x1a.agentd.v1.ShutdownRequestH\x00R\x0fshutdownRequest\x12J\n" +
+	"\x11shutdown_response\x18\v \x01(\v2\x1b.agentd.v1.ShutdownResponseH\x00R\x10shutdownResponse\x12>\n" +
+	"\rplan_response\x18\f \x01(\v2\x17.agentd.v1.PlanResponseH\x00R\fplanResponse\x12/\n" +
 	"\bdelivery\x18\x04 \x01(\x0e2\x13.agentd.v1.DeliveryR\bdelivery\x12-\n" +
-	"\x05until\x18\x05 \x01(\x0e2\x17.agentd.v1.ReceiptStateR\x05untilB\x06\n" +
-	"\x04body\"\x8b\x01\n" +
+	"\x05until\x18\x05 \x01(\x0e2\x17.agentd.v1.ReceiptStateR\x05until\x12\x12\n" +
+	"\x04team\x18\x06 \x01(\tR\x04team\x12\x18\n" +
+	"\asummary\x18\a \x01(\tR\asummary\x12\x1e\n" +
+	"\vin_reply_to\x18\b \x01(\tR\tinReplyTo\x12+\n" +
+	"\x03ttl\x18\t \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x1c\n" +
+	"\tworkspace\x18\r \x01(\tR\tworkspaceB\x06\n" +
+	"\x04body\"\xd0\x01\n" +
+	"\aReceipt\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\x12-\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x17.agentd.v1.ReceiptStateR\x05state\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x1c\n" +
+	"\trecipient\x18\x05 \x01(\tR\trecipient\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\x12\x1d\n" +
+	"\n" +
+	"control_id\x18\a \x01(\tR\tcontrolId\"\xdc\x01\n" +
 	"\x13SendMessageResponse\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.agentd.v1.ReceiptStateR\x05state\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"\xef\x01\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x1c\n" +
+	"\trecipient\x18\x05 \x01(\tR\trecipient\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\x12\x1d\n" +
+	"\n" +
+	"control_id\x18\a \x01(\tR\tcontrolId\"\xef\x01\n" +
 	"\x11TaskOutputRequest\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x19\n" +
 	"\bfrom_seq\x18\x02 \x01(\x04R\afromSeq\x12\x12\n" +
@@ -1900,13 +2580,14 @@ const file_agentd_v1_agent_service_proto_rawDesc = "" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x16\n" +
 	"\x06deltas\x18\x05 \x01(\bR\x06deltas\x12-\n" +
 	"\bwait_for\x18\x06 \x01(\x0e2\x12.agentd.v1.WaitForR\awaitFor\x123\n" +
-	"\atimeout\x18\a \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xfd\x01\n" +
+	"\atimeout\x18\a \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xa4\x02\n" +
 	"\x12TaskOutputResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x0f.agentd.v1.TaskH\x00R\x04task\x12(\n" +
 	"\x05entry\x18\x02 \x01(\v2\x10.agentd.v1.EntryH\x00R\x05entry\x12(\n" +
 	"\x05delta\x18\x03 \x01(\v2\x10.agentd.v1.DeltaH\x00R\x05delta\x124\n" +
 	"\theartbeat\x18\x04 \x01(\v2\x14.agentd.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
-	"\aoutcome\x18\x05 \x01(\v2\x12.agentd.v1.OutcomeH\x00R\aoutcomeB\x06\n" +
+	"\aoutcome\x18\x05 \x01(\v2\x12.agentd.v1.OutcomeH\x00R\aoutcome\x12%\n" +
+	"\x04idle\x18\x06 \x01(\v2\x0f.agentd.v1.IdleH\x00R\x04idleB\x06\n" +
 	"\x04item\"\x92\x02\n" +
 	"\x0fTaskStopRequest\x12\x1d\n" +
 	"\n" +
@@ -1927,18 +2608,25 @@ const file_agentd_v1_agent_service_proto_rawDesc = "" +
 	"\tIsolation\x12\x19\n" +
 	"\x15ISOLATION_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eISOLATION_NONE\x10\x01\x12\x16\n" +
-	"\x12ISOLATION_WORKTREE\x10\x02*7\n" +
+	"\x12ISOLATION_WORKTREE\x10\x02*b\n" +
 	"\bDelivery\x12\x18\n" +
 	"\x14DELIVERY_UNSPECIFIED\x10\x00\x12\x11\n" +
-	"\rDELIVERY_STEP\x10\x01*\x87\x01\n" +
+	"\rDELIVERY_STEP\x10\x01\x12\x11\n" +
+	"\rDELIVERY_TURN\x10\x02\x12\x16\n" +
+	"\x12DELIVERY_INTERRUPT\x10\x03*\xf6\x01\n" +
 	"\fReceiptState\x12\x1d\n" +
 	"\x19RECEIPT_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16RECEIPT_STATE_ACCEPTED\x10\x01\x12\x1b\n" +
 	"\x17RECEIPT_STATE_DELIVERED\x10\x02\x12\x1f\n" +
-	"\x1bRECEIPT_STATE_UNDELIVERABLE\x10\x03*:\n" +
+	"\x1bRECEIPT_STATE_UNDELIVERABLE\x10\x03\x12\x18\n" +
+	"\x14RECEIPT_STATE_WAKING\x10\x04\x12\x1a\n" +
+	"\x16RECEIPT_STATE_ANSWERED\x10\x05\x12\x19\n" +
+	"\x15RECEIPT_STATE_EXPIRED\x10\x06\x12\x1c\n" +
+	"\x18RECEIPT_STATE_SUPERSEDED\x10\a*M\n" +
 	"\aWaitFor\x12\x18\n" +
 	"\x14WAIT_FOR_UNSPECIFIED\x10\x00\x12\x15\n" +
-	"\x11WAIT_FOR_TERMINAL\x10\x01*k\n" +
+	"\x11WAIT_FOR_TERMINAL\x10\x01\x12\x11\n" +
+	"\rWAIT_FOR_IDLE\x10\x02*k\n" +
 	"\tStopLevel\x12\x1a\n" +
 	"\x16STOP_LEVEL_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12STOP_LEVEL_WRAP_UP\x10\x01\x12\x15\n" +
@@ -1964,7 +2652,7 @@ func file_agentd_v1_agent_service_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_agent_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_agentd_v1_agent_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_agentd_v1_agent_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_agentd_v1_agent_service_proto_goTypes = []any{
 	(Isolation)(0),              // 0: agentd.v1.Isolation
 	(Delivery)(0),               // 1: agentd.v1.Delivery
@@ -1978,73 +2666,92 @@ var file_agentd_v1_agent_service_proto_goTypes = []any{
 	(*Parallel)(nil),            // 9: agentd.v1.Parallel
 	(*Chain)(nil),               // 10: agentd.v1.Chain
 	(*Shell)(nil),               // 11: agentd.v1.Shell
-	(*SpawnRequest)(nil),        // 12: agentd.v1.SpawnRequest
-	(*SpawnResponse)(nil),       // 13: agentd.v1.SpawnResponse
-	(*SendMessageRequest)(nil),  // 14: agentd.v1.SendMessageRequest
-	(*SendMessageResponse)(nil), // 15: agentd.v1.SendMessageResponse
-	(*TaskOutputRequest)(nil),   // 16: agentd.v1.TaskOutputRequest
-	(*TaskOutputResponse)(nil),  // 17: agentd.v1.TaskOutputResponse
-	(*TaskStopRequest)(nil),     // 18: agentd.v1.TaskStopRequest
-	(*StopProgress)(nil),        // 19: agentd.v1.StopProgress
-	(*TaskStopResponse)(nil),    // 20: agentd.v1.TaskStopResponse
-	nil,                         // 21: agentd.v1.Shell.EnvEntry
-	(*durationpb.Duration)(nil), // 22: google.protobuf.Duration
-	(*Budget)(nil),              // 23: agentd.v1.Budget
-	(*Task)(nil),                // 24: agentd.v1.Task
-	(*Entry)(nil),               // 25: agentd.v1.Entry
-	(*Delta)(nil),               // 26: agentd.v1.Delta
-	(*Heartbeat)(nil),           // 27: agentd.v1.Heartbeat
-	(*Outcome)(nil),             // 28: agentd.v1.Outcome
+	(*Teammate)(nil),            // 12: agentd.v1.Teammate
+	(*Lead)(nil),                // 13: agentd.v1.Lead
+	(*SpawnRequest)(nil),        // 14: agentd.v1.SpawnRequest
+	(*SpawnResponse)(nil),       // 15: agentd.v1.SpawnResponse
+	(*ShutdownRequest)(nil),     // 16: agentd.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),    // 17: agentd.v1.ShutdownResponse
+	(*PlanResponse)(nil),        // 18: agentd.v1.PlanResponse
+	(*SendMessageRequest)(nil),  // 19: agentd.v1.SendMessageRequest
+	(*Receipt)(nil),             // 20: agentd.v1.Receipt
+	(*SendMessageResponse)(nil), // 21: agentd.v1.SendMessageResponse
+	(*TaskOutputRequest)(nil),   // 22: agentd.v1.TaskOutputRequest
+	(*TaskOutputResponse)(nil),  // 23: agentd.v1.TaskOutputResponse
+	(*TaskStopRequest)(nil),     // 24: agentd.v1.TaskStopRequest
+	(*StopProgress)(nil),        // 25: agentd.v1.StopProgress
+	(*TaskStopResponse)(nil),    // 26: agentd.v1.TaskStopResponse
+	nil,                         // 27: agentd.v1.Shell.EnvEntry
+	(*durationpb.Duration)(nil), // 28: google.protobuf.Duration
+	(*Budget)(nil),              // 29: agentd.v1.Budget
+	(*Task)(nil),                // 30: agentd.v1.Task
+	(*Entry)(nil),               // 31: agentd.v1.Entry
+	(*Delta)(nil),               // 32: agentd.v1.Delta
+	(*Heartbeat)(nil),           // 33: agentd.v1.Heartbeat
+	(*Outcome)(nil),             // 34: agentd.v1.Outcome
+	(*Idle)(nil),                // 35: agentd.v1.Idle
 }
 var file_agentd_v1_agent_service_proto_depIdxs = []int32{
-	22, // 0: agentd.v1.AcceptanceCommand.timeout:type_name -> google.protobuf.Duration
+	28, // 0: agentd.v1.AcceptanceCommand.timeout:type_name -> google.protobuf.Duration
 	5,  // 1: agentd.v1.AgentSpec.inputs:type_name -> agentd.v1.AgentInput
-	23, // 2: agentd.v1.AgentSpec.budget:type_name -> agentd.v1.Budget
+	29, // 2: agentd.v1.AgentSpec.budget:type_name -> agentd.v1.Budget
 	6,  // 3: agentd.v1.AgentSpec.grant:type_name -> agentd.v1.GrantRequest
 	0,  // 4: agentd.v1.AgentSpec.isolation:type_name -> agentd.v1.Isolation
 	7,  // 5: agentd.v1.AgentSpec.acceptance:type_name -> agentd.v1.AcceptanceCommand
 	8,  // 6: agentd.v1.Parallel.items:type_name -> agentd.v1.AgentSpec
 	8,  // 7: agentd.v1.Chain.items:type_name -> agentd.v1.AgentSpec
-	21, // 8: agentd.v1.Shell.env:type_name -> agentd.v1.Shell.EnvEntry
-	22, // 9: agentd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
-	8,  // 10: agentd.v1.SpawnRequest.single:type_name -> agentd.v1.AgentSpec
-	9,  // 11: agentd.v1.SpawnRequest.parallel:type_name -> agentd.v1.Parallel
-	10, // 12: agentd.v1.SpawnRequest.chain:type_name -> agentd.v1.Chain
-	11, // 13: agentd.v1.SpawnRequest.shell:type_name -> agentd.v1.Shell
-	24, // 14: agentd.v1.SpawnResponse.task:type_name -> agentd.v1.Task
-	25, // 15: agentd.v1.SpawnResponse.entry:type_name -> agentd.v1.Entry
-	26, // 16: agentd.v1.SpawnResponse.delta:type_name -> agentd.v1.Delta
-	27, // 17: agentd.v1.SpawnResponse.heartbeat:type_name -> agentd.v1.Heartbeat
-	28, // 18: agentd.v1.SpawnResponse.outcome:type_name -> agentd.v1.Outcome
-	1,  // 19: agentd.v1.SendMessageRequest.delivery:type_name -> agentd.v1.Delivery
-	2,  // 20: agentd.v1.SendMessageRequest.until:type_name -> agentd.v1.ReceiptState
-	2,  // 21: agentd.v1.SendMessageResponse.state:type_name -> agentd.v1.ReceiptState
-	3,  // 22: agentd.v1.TaskOutputRequest.wait_for:type_name -> agentd.v1.WaitFor
-	22, // 23: agentd.v1.TaskOutputRequest.timeout:type_name -> google.protobuf.Duration
-	24, // 24: agentd.v1.TaskOutputResponse.task:type_name -> agentd.v1.Task
-	25, // 25: agentd.v1.TaskOutputResponse.entry:type_name -> agentd.v1.Entry
-	26, // 26: agentd.v1.TaskOutputResponse.delta:type_name -> agentd.v1.Delta
-	27, // 27: agentd.v1.TaskOutputResponse.heartbeat:type_name -> agentd.v1.Heartbeat
-	28, // 28: agentd.v1.TaskOutputResponse.outcome:type_name -> agentd.v1.Outcome
-	4,  // 29: agentd.v1.TaskStopRequest.level:type_name -> agentd.v1.StopLevel
-	22, // 30: agentd.v1.TaskStopRequest.wrap_up_timeout:type_name -> google.protobuf.Duration
-	22, // 31: agentd.v1.TaskStopRequest.cancel_timeout:type_name -> google.protobuf.Duration
-	4,  // 32: agentd.v1.StopProgress.level:type_name -> agentd.v1.StopLevel
-	19, // 33: agentd.v1.TaskStopResponse.progress:type_name -> agentd.v1.StopProgress
-	24, // 34: agentd.v1.TaskStopResponse.task:type_name -> agentd.v1.Task
-	12, // 35: agentd.v1.AgentService.Spawn:input_type -> agentd.v1.SpawnRequest
-	14, // 36: agentd.v1.AgentService.SendMessage:input_type -> agentd.v1.SendMessageRequest
-	16, // 37: agentd.v1.AgentService.TaskOutput:input_type -> agentd.v1.TaskOutputRequest
-	18, // 38: agentd.v1.AgentService.TaskStop:input_type -> agentd.v1.TaskStopRequest
-	13, // 39: agentd.v1.AgentService.Spawn:output_type -> agentd.v1.SpawnResponse
-	15, // 40: agentd.v1.AgentService.SendMessage:output_type -> agentd.v1.SendMessageResponse
-	17, // 41: agentd.v1.AgentService.TaskOutput:output_type -> agentd.v1.TaskOutputResponse
-	20, // 42: agentd.v1.AgentService.TaskStop:output_type -> agentd.v1.TaskStopResponse
-	39, // [39:43] is the sub-list for method output_type
-	35, // [35:39] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	27, // 8: agentd.v1.Shell.env:type_name -> agentd.v1.Shell.EnvEntry
+	8,  // 9: agentd.v1.Teammate.agent:type_name -> agentd.v1.AgentSpec
+	8,  // 10: agentd.v1.Lead.agent:type_name -> agentd.v1.AgentSpec
+	28, // 11: agentd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
+	8,  // 12: agentd.v1.SpawnRequest.single:type_name -> agentd.v1.AgentSpec
+	9,  // 13: agentd.v1.SpawnRequest.parallel:type_name -> agentd.v1.Parallel
+	10, // 14: agentd.v1.SpawnRequest.chain:type_name -> agentd.v1.Chain
+	11, // 15: agentd.v1.SpawnRequest.shell:type_name -> agentd.v1.Shell
+	12, // 16: agentd.v1.SpawnRequest.teammate:type_name -> agentd.v1.Teammate
+	13, // 17: agentd.v1.SpawnRequest.lead:type_name -> agentd.v1.Lead
+	30, // 18: agentd.v1.SpawnResponse.task:type_name -> agentd.v1.Task
+	31, // 19: agentd.v1.SpawnResponse.entry:type_name -> agentd.v1.Entry
+	32, // 20: agentd.v1.SpawnResponse.delta:type_name -> agentd.v1.Delta
+	33, // 21: agentd.v1.SpawnResponse.heartbeat:type_name -> agentd.v1.Heartbeat
+	34, // 22: agentd.v1.SpawnResponse.outcome:type_name -> agentd.v1.Outcome
+	35, // 23: agentd.v1.SpawnResponse.idle:type_name -> agentd.v1.Idle
+	28, // 24: agentd.v1.ShutdownRequest.deadline:type_name -> google.protobuf.Duration
+	16, // 25: agentd.v1.SendMessageRequest.shutdown_request:type_name -> agentd.v1.ShutdownRequest
+	17, // 26: agentd.v1.SendMessageRequest.shutdown_response:type_name -> agentd.v1.ShutdownResponse
+	18, // 27: agentd.v1.SendMessageRequest.plan_response:type_name -> agentd.v1.PlanResponse
+	1,  // 28: agentd.v1.SendMessageRequest.delivery:type_name -> agentd.v1.Delivery
+	2,  // 29: agentd.v1.SendMessageRequest.until:type_name -> agentd.v1.ReceiptState
+	28, // 30: agentd.v1.SendMessageRequest.ttl:type_name -> google.protobuf.Duration
+	2,  // 31: agentd.v1.Receipt.state:type_name -> agentd.v1.ReceiptState
+	2,  // 32: agentd.v1.SendMessageResponse.state:type_name -> agentd.v1.ReceiptState
+	3,  // 33: agentd.v1.TaskOutputRequest.wait_for:type_name -> agentd.v1.WaitFor
+	28, // 34: agentd.v1.TaskOutputRequest.timeout:type_name -> google.protobuf.Duration
+	30, // 35: agentd.v1.TaskOutputResponse.task:type_name -> agentd.v1.Task
+	31, // 36: agentd.v1.TaskOutputResponse.entry:type_name -> agentd.v1.Entry
+	32, // 37: agentd.v1.TaskOutputResponse.delta:type_name -> agentd.v1.Delta
+	33, // 38: agentd.v1.TaskOutputResponse.heartbeat:type_name -> agentd.v1.Heartbeat
+	34, // 39: agentd.v1.TaskOutputResponse.outcome:type_name -> agentd.v1.Outcome
+	35, // 40: agentd.v1.TaskOutputResponse.idle:type_name -> agentd.v1.Idle
+	4,  // 41: agentd.v1.TaskStopRequest.level:type_name -> agentd.v1.StopLevel
+	28, // 42: agentd.v1.TaskStopRequest.wrap_up_timeout:type_name -> google.protobuf.Duration
+	28, // 43: agentd.v1.TaskStopRequest.cancel_timeout:type_name -> google.protobuf.Duration
+	4,  // 44: agentd.v1.StopProgress.level:type_name -> agentd.v1.StopLevel
+	25, // 45: agentd.v1.TaskStopResponse.progress:type_name -> agentd.v1.StopProgress
+	30, // 46: agentd.v1.TaskStopResponse.task:type_name -> agentd.v1.Task
+	14, // 47: agentd.v1.AgentService.Spawn:input_type -> agentd.v1.SpawnRequest
+	19, // 48: agentd.v1.AgentService.SendMessage:input_type -> agentd.v1.SendMessageRequest
+	22, // 49: agentd.v1.AgentService.TaskOutput:input_type -> agentd.v1.TaskOutputRequest
+	24, // 50: agentd.v1.AgentService.TaskStop:input_type -> agentd.v1.TaskStopRequest
+	15, // 51: agentd.v1.AgentService.Spawn:output_type -> agentd.v1.SpawnResponse
+	21, // 52: agentd.v1.AgentService.SendMessage:output_type -> agentd.v1.SendMessageResponse
+	23, // 53: agentd.v1.AgentService.TaskOutput:output_type -> agentd.v1.TaskOutputResponse
+	26, // 54: agentd.v1.AgentService.TaskStop:output_type -> agentd.v1.TaskStopResponse
+	51, // [51:55] is the sub-list for method output_type
+	47, // [47:51] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_agent_service_proto_init() }
@@ -2058,30 +2765,37 @@ func file_agentd_v1_agent_service_proto_init() {
 		(*AgentInput_TaskId)(nil),
 	}
 	file_agentd_v1_agent_service_proto_msgTypes[1].OneofWrappers = []any{}
-	file_agentd_v1_agent_service_proto_msgTypes[7].OneofWrappers = []any{
+	file_agentd_v1_agent_service_proto_msgTypes[9].OneofWrappers = []any{
 		(*SpawnRequest_Single)(nil),
 		(*SpawnRequest_Parallel)(nil),
 		(*SpawnRequest_Chain)(nil),
 		(*SpawnRequest_Shell)(nil),
+		(*SpawnRequest_Teammate)(nil),
+		(*SpawnRequest_Lead)(nil),
 	}
-	file_agentd_v1_agent_service_proto_msgTypes[8].OneofWrappers = []any{
+	file_agentd_v1_agent_service_proto_msgTypes[10].OneofWrappers = []any{
 		(*SpawnResponse_Task)(nil),
 		(*SpawnResponse_Entry)(nil),
 		(*SpawnResponse_Delta)(nil),
 		(*SpawnResponse_Heartbeat)(nil),
 		(*SpawnResponse_Outcome)(nil),
+		(*SpawnResponse_Idle)(nil),
 	}
-	file_agentd_v1_agent_service_proto_msgTypes[9].OneofWrappers = []any{
+	file_agentd_v1_agent_service_proto_msgTypes[14].OneofWrappers = []any{
 		(*SendMessageRequest_Text)(nil),
+		(*SendMessageRequest_ShutdownRequest)(nil),
+		(*SendMessageRequest_ShutdownResponse)(nil),
+		(*SendMessageRequest_PlanResponse)(nil),
 	}
-	file_agentd_v1_agent_service_proto_msgTypes[12].OneofWrappers = []any{
+	file_agentd_v1_agent_service_proto_msgTypes[18].OneofWrappers = []any{
 		(*TaskOutputResponse_Task)(nil),
 		(*TaskOutputResponse_Entry)(nil),
 		(*TaskOutputResponse_Delta)(nil),
 		(*TaskOutputResponse_Heartbeat)(nil),
 		(*TaskOutputResponse_Outcome)(nil),
+		(*TaskOutputResponse_Idle)(nil),
 	}
-	file_agentd_v1_agent_service_proto_msgTypes[15].OneofWrappers = []any{
+	file_agentd_v1_agent_service_proto_msgTypes[21].OneofWrappers = []any{
 		(*TaskStopResponse_Progress)(nil),
 		(*TaskStopResponse_Task)(nil),
 	}
@@ -2091,7 +2805,7 @@ func file_agentd_v1_agent_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_agent_service_proto_rawDesc), len(file_agentd_v1_agent_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   17,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,7 +34,8 @@ type AgentServiceClient interface {
 	// Spawn starts a task and follows it: first `task` once it is durable, then its items, last `outcome`.
 	// Closing the stream leaves the task alone, unless cancel_on_disconnect was set.
 	Spawn(ctx context.Context, in *SpawnRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SpawnResponse], error)
-	// SendMessage gives text to a living task and streams receipts up to the level asked for.
+	// SendMessage gives a message to a teammate, the lead, the user, a running agent, or all teammates, and streams receipts up
+	// to the level asked for. A teammate that has ended is revived by it.
 	SendMessage(ctx context.Context, in *SendMessageRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SendMessageResponse], error)
 	// TaskOutput reads a task's transcript from any position, living or ended.
 	TaskOutput(ctx context.Context, in *TaskOutputRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskOutputResponse], error)
@@ -135,7 +136,8 @@ type AgentServiceServer interface {
 	// Spawn starts a task and follows it: first `task` once it is durable, then its items, last `outcome`.
 	// Closing the stream leaves the task alone, unless cancel_on_disconnect was set.
 	Spawn(*SpawnRequest, grpc.ServerStreamingServer[SpawnResponse]) error
-	// SendMessage gives text to a living task and streams receipts up to the level asked for.
+	// SendMessage gives a message to a teammate, the lead, the user, a running agent, or all teammates, and streams receipts up
+	// to the level asked for. A teammate that has ended is revived by it.
 	SendMessage(*SendMessageRequest, grpc.ServerStreamingServer[SendMessageResponse]) error
 	// TaskOutput reads a task's transcript from any position, living or ended.
 	TaskOutput(*TaskOutputRequest, grpc.ServerStreamingServer[TaskOutputResponse]) error

@@ -91,6 +91,14 @@ const (
 	ErrorReason_ERROR_REASON_NOT_OFFERED ErrorReason = 31
 	// A shell or a group takes no mail; the agents of a group do.
 	ErrorReason_ERROR_REASON_NOT_A_RECIPIENT ErrorReason = 32
+	// The teammate can't be woken by this message; the message tells by whose.
+	ErrorReason_ERROR_REASON_NOT_REVIVABLE ErrorReason = 33
+	// The message has gone from agent to agent too often.
+	ErrorReason_ERROR_REASON_TOO_MANY_HOPS ErrorReason = 34
+	// The control message no longer applies: it was answered, replaced, or its teammate has ended.
+	ErrorReason_ERROR_REASON_SUPERSEDED ErrorReason = 35
+	// The team has living teammates.
+	ErrorReason_ERROR_REASON_TEAM_IN_USE ErrorReason = 36
 )
 
 // Enum value maps for ErrorReason.
@@ -129,6 +137,10 @@ var (
 		30: "ERROR_REASON_GRANT_EXCEEDED",
 		31: "ERROR_REASON_NOT_OFFERED",
 		32: "ERROR_REASON_NOT_A_RECIPIENT",
+		33: "ERROR_REASON_NOT_REVIVABLE",
+		34: "ERROR_REASON_TOO_MANY_HOPS",
+		35: "ERROR_REASON_SUPERSEDED",
+		36: "ERROR_REASON_TEAM_IN_USE",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -164,6 +176,10 @@ var (
 		"ERROR_REASON_GRANT_EXCEEDED":        30,
 		"ERROR_REASON_NOT_OFFERED":           31,
 		"ERROR_REASON_NOT_A_RECIPIENT":       32,
+		"ERROR_REASON_NOT_REVIVABLE":         33,
+		"ERROR_REASON_TOO_MANY_HOPS":         34,
+		"ERROR_REASON_SUPERSEDED":            35,
+		"ERROR_REASON_TEAM_IN_USE":           36,
 	}
 )
 
@@ -198,7 +214,7 @@ var File_agentd_v1_error_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x15agentd/v1/error.proto\x12\tagentd.v1*\xbd\b\n" +
+	"\x15agentd/v1/error.proto\x12\tagentd.v1*\xb8\t\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dERROR_REASON_INVALID_ARGUMENT\x10\x01\x12\x1a\n" +
@@ -233,7 +249,11 @@ const file_agentd_v1_error_proto_rawDesc = "" +
 	"\x15ERROR_REASON_INTERNAL\x10\x1d\x12\x1f\n" +
 	"\x1bERROR_REASON_GRANT_EXCEEDED\x10\x1e\x12\x1c\n" +
 	"\x18ERROR_REASON_NOT_OFFERED\x10\x1f\x12 \n" +
-	"\x1cERROR_REASON_NOT_A_RECIPIENT\x10 B5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
+	"\x1cERROR_REASON_NOT_A_RECIPIENT\x10 \x12\x1e\n" +
+	"\x1aERROR_REASON_NOT_REVIVABLE\x10!\x12\x1e\n" +
+	"\x1aERROR_REASON_TOO_MANY_HOPS\x10\"\x12\x1b\n" +
+	"\x17ERROR_REASON_SUPERSEDED\x10#\x12\x1c\n" +
+	"\x18ERROR_REASON_TEAM_IN_USE\x10$B5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_error_proto_rawDescOnce sync.Once

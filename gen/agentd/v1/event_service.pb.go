@@ -22,6 +22,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// RosterEvent tells how a roster changed.
+type RosterEvent int32
+
+const (
+	// Never sent.
+	RosterEvent_ROSTER_EVENT_UNSPECIFIED RosterEvent = 0
+	// A teammate of that name was spawned.
+	RosterEvent_ROSTER_EVENT_JOINED RosterEvent = 1
+	// It was dismissed: no message revives it.
+	RosterEvent_ROSTER_EVENT_DISMISSED RosterEvent = 2
+)
+
+// Enum value maps for RosterEvent.
+var (
+	RosterEvent_name = map[int32]string{
+		0: "ROSTER_EVENT_UNSPECIFIED",
+		1: "ROSTER_EVENT_JOINED",
+		2: "ROSTER_EVENT_DISMISSED",
+	}
+	RosterEvent_value = map[string]int32{
+		"ROSTER_EVENT_UNSPECIFIED": 0,
+		"ROSTER_EVENT_JOINED":      1,
+		"ROSTER_EVENT_DISMISSED":   2,
+	}
+)
+
+func (x RosterEvent) Enum() *RosterEvent {
+	p := new(RosterEvent)
+	*p = x
+	return p
+}
+
+func (x RosterEvent) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RosterEvent) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_event_service_proto_enumTypes[0].Descriptor()
+}
+
+func (RosterEvent) Type() protoreflect.EnumType {
+	return &file_agentd_v1_event_service_proto_enumTypes[0]
+}
+
+func (x RosterEvent) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RosterEvent.Descriptor instead.
+func (RosterEvent) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_event_service_proto_rawDescGZIP(), []int{0}
+}
+
 // WatchRequest says from where on to watch.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -93,6 +146,7 @@ type Event struct {
 	//
 	//	*Event_State
 	//	*Event_MessageId
+	//	*Event_Roster
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -174,6 +228,15 @@ func (x *Event) GetMessageId() string {
 	return ""
 }
 
+func (x *Event) GetRoster() *RosterChange {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_Roster); ok {
+			return x.Roster
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -184,13 +247,75 @@ type Event_State struct {
 }
 
 type Event_MessageId struct {
-	// It was sent a message: the id, `m-N`.
+	// It was sent a message: the id, `m-N`. Without a task it is mail to the leader inbox.
 	MessageId string `protobuf:"bytes,5,opt,name=message_id,json=messageId,proto3,oneof"`
+}
+
+type Event_Roster struct {
+	// The roster changed.
+	Roster *RosterChange `protobuf:"bytes,6,opt,name=roster,proto3,oneof"`
 }
 
 func (*Event_State) isEvent_Kind() {}
 
 func (*Event_MessageId) isEvent_Kind() {}
+
+func (*Event_Roster) isEvent_Kind() {}
+
+// RosterChange is one change of a team's roster; the event's task is the teammate's.
+type RosterChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The teammate.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What happened.
+	Event         RosterEvent `protobuf:"varint,2,opt,name=event,proto3,enum=agentd.v1.RosterEvent" json:"event,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RosterChange) Reset() {
+	*x = RosterChange{}
+	mi := &file_agentd_v1_event_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RosterChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RosterChange) ProtoMessage() {}
+
+func (x *RosterChange) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_event_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RosterChange.ProtoReflect.Descriptor instead.
+func (*RosterChange) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_event_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RosterChange) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RosterChange) GetEvent() RosterEvent {
+	if x != nil {
+		return x.Event
+	}
+	return RosterEvent_ROSTER_EVENT_UNSPECIFIED
+}
 
 // Gap says that events are missing: the cursor is older than the 7 days that they are kept, or not of this daemon. List
 // the tasks anew; what follows is complete.
@@ -204,7 +329,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_agentd_v1_event_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_event_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -216,7 +341,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_event_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_event_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -229,7 +354,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_event_service_proto_rawDescGZIP(), []int{2}
+	return file_agentd_v1_event_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Gap) GetReason() string {
@@ -258,7 +383,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_agentd_v1_event_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_event_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -270,7 +395,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_event_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_event_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -283,7 +408,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_event_service_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_event_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WatchResponse) GetCursor() string {
@@ -343,22 +468,30 @@ const file_agentd_v1_event_service_proto_rawDesc = "" +
 	"\x1dagentd/v1/event_service.proto\x12\tagentd.v1\x1a\x14agentd/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\":\n" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xbd\x01\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xf0\x01\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12\x17\n" +
 	"\atask_id\x18\x03 \x01(\tR\x06taskId\x12.\n" +
 	"\x05state\x18\x04 \x01(\v2\x16.agentd.v1.StateChangeH\x00R\x05state\x12\x1f\n" +
 	"\n" +
-	"message_id\x18\x05 \x01(\tH\x00R\tmessageIdB\x06\n" +
-	"\x04kind\"\x1d\n" +
+	"message_id\x18\x05 \x01(\tH\x00R\tmessageId\x121\n" +
+	"\x06roster\x18\x06 \x01(\v2\x17.agentd.v1.RosterChangeH\x00R\x06rosterB\x06\n" +
+	"\x04kind\"P\n" +
+	"\fRosterChange\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
+	"\x05event\x18\x02 \x01(\x0e2\x16.agentd.v1.RosterEventR\x05event\"\x1d\n" +
 	"\x03Gap\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"}\n" +
 	"\rWatchResponse\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12(\n" +
 	"\x05event\x18\x02 \x01(\v2\x10.agentd.v1.EventH\x00R\x05event\x12\"\n" +
 	"\x03gap\x18\x03 \x01(\v2\x0e.agentd.v1.GapH\x00R\x03gapB\x06\n" +
-	"\x04item2L\n" +
+	"\x04item*`\n" +
+	"\vRosterEvent\x12\x1c\n" +
+	"\x18ROSTER_EVENT_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13ROSTER_EVENT_JOINED\x10\x01\x12\x1a\n" +
+	"\x16ROSTER_EVENT_DISMISSED\x10\x022L\n" +
 	"\fEventService\x12<\n" +
 	"\x05Watch\x12\x17.agentd.v1.WatchRequest\x1a\x18.agentd.v1.WatchResponse0\x01B5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
 
@@ -374,27 +507,32 @@ func file_agentd_v1_event_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_event_service_proto_rawDescData
 }
 
-var file_agentd_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_agentd_v1_event_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_agentd_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_agentd_v1_event_service_proto_goTypes = []any{
-	(*WatchRequest)(nil),          // 0: agentd.v1.WatchRequest
-	(*Event)(nil),                 // 1: agentd.v1.Event
-	(*Gap)(nil),                   // 2: agentd.v1.Gap
-	(*WatchResponse)(nil),         // 3: agentd.v1.WatchResponse
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
-	(*StateChange)(nil),           // 5: agentd.v1.StateChange
+	(RosterEvent)(0),              // 0: agentd.v1.RosterEvent
+	(*WatchRequest)(nil),          // 1: agentd.v1.WatchRequest
+	(*Event)(nil),                 // 2: agentd.v1.Event
+	(*RosterChange)(nil),          // 3: agentd.v1.RosterChange
+	(*Gap)(nil),                   // 4: agentd.v1.Gap
+	(*WatchResponse)(nil),         // 5: agentd.v1.WatchResponse
+	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*StateChange)(nil),           // 7: agentd.v1.StateChange
 }
 var file_agentd_v1_event_service_proto_depIdxs = []int32{
-	4, // 0: agentd.v1.Event.time:type_name -> google.protobuf.Timestamp
-	5, // 1: agentd.v1.Event.state:type_name -> agentd.v1.StateChange
-	1, // 2: agentd.v1.WatchResponse.event:type_name -> agentd.v1.Event
-	2, // 3: agentd.v1.WatchResponse.gap:type_name -> agentd.v1.Gap
-	0, // 4: agentd.v1.EventService.Watch:input_type -> agentd.v1.WatchRequest
-	3, // 5: agentd.v1.EventService.Watch:output_type -> agentd.v1.WatchResponse
-	5, // [5:6] is the sub-list for method output_type
-	4, // [4:5] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	6, // 0: agentd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	7, // 1: agentd.v1.Event.state:type_name -> agentd.v1.StateChange
+	3, // 2: agentd.v1.Event.roster:type_name -> agentd.v1.RosterChange
+	0, // 3: agentd.v1.RosterChange.event:type_name -> agentd.v1.RosterEvent
+	2, // 4: agentd.v1.WatchResponse.event:type_name -> agentd.v1.Event
+	4, // 5: agentd.v1.WatchResponse.gap:type_name -> agentd.v1.Gap
+	1, // 6: agentd.v1.EventService.Watch:input_type -> agentd.v1.WatchRequest
+	5, // 7: agentd.v1.EventService.Watch:output_type -> agentd.v1.WatchResponse
+	7, // [7:8] is the sub-list for method output_type
+	6, // [6:7] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_event_service_proto_init() }
@@ -406,8 +544,9 @@ func file_agentd_v1_event_service_proto_init() {
 	file_agentd_v1_event_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*Event_State)(nil),
 		(*Event_MessageId)(nil),
+		(*Event_Roster)(nil),
 	}
-	file_agentd_v1_event_service_proto_msgTypes[3].OneofWrappers = []any{
+	file_agentd_v1_event_service_proto_msgTypes[4].OneofWrappers = []any{
 		(*WatchResponse_Event)(nil),
 		(*WatchResponse_Gap)(nil),
 	}
@@ -416,13 +555,14 @@ func file_agentd_v1_event_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_event_service_proto_rawDesc), len(file_agentd_v1_event_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   4,
+			NumEnums:      1,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_agentd_v1_event_service_proto_goTypes,
 		DependencyIndexes: file_agentd_v1_event_service_proto_depIdxs,
+		EnumInfos:         file_agentd_v1_event_service_proto_enumTypes,
 		MessageInfos:      file_agentd_v1_event_service_proto_msgTypes,
 	}.Build()
 	File_agentd_v1_event_service_proto = out.File

@@ -28,7 +28,7 @@ const (
 //
 // EventService tells what happens in a team or in the whole daemon.
 type EventServiceClient interface {
-	// Watch streams events behind a cursor: changes of state and accepted mail, in order within each team. It ends when
+	// Watch streams events behind a cursor: changes of state, accepted mail and changes of rosters, in order within each team. It ends when
 	// the client ends it.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 }
@@ -66,7 +66,7 @@ type EventService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 //
 // EventService tells what happens in a team or in the whole daemon.
 type EventServiceServer interface {
-	// Watch streams events behind a cursor: changes of state and accepted mail, in order within each team. It ends when
+	// Watch streams events behind a cursor: changes of state, accepted mail and changes of rosters, in order within each team. It ends when
 	// the client ends it.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	mustEmbedUnimplementedEventServiceServer()

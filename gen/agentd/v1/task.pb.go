@@ -35,6 +35,8 @@ const (
 	TaskKind_TASK_KIND_SHELL TaskKind = 2
 	// A parallel or chain spawn, whose children do the work; ids `grp-N`. It has no model and takes no mail.
 	TaskKind_TASK_KIND_GROUP TaskKind = 3
+	// A named agent that lives on between its turns and takes mail; ids `tm-N`. The lead is one too.
+	TaskKind_TASK_KIND_TEAMMATE TaskKind = 4
 )
 
 // Enum value maps for TaskKind.
@@ -44,12 +46,14 @@ var (
 		1: "TASK_KIND_SUBAGENT",
 		2: "TASK_KIND_SHELL",
 		3: "TASK_KIND_GROUP",
+		4: "TASK_KIND_TEAMMATE",
 	}
 	TaskKind_value = map[string]int32{
 		"TASK_KIND_UNSPECIFIED": 0,
 		"TASK_KIND_SUBAGENT":    1,
 		"TASK_KIND_SHELL":       2,
 		"TASK_KIND_GROUP":       3,
+		"TASK_KIND_TEAMMATE":    4,
 	}
 )
 
@@ -100,6 +104,8 @@ const (
 	TaskState_TASK_STATE_FAILED TaskState = 6
 	// Terminal: it was stopped.
 	TaskState_TASK_STATE_KILLED TaskState = 7
+	// A teammate between two turns: mail wakes it. It holds no slot.
+	TaskState_TASK_STATE_IDLE TaskState = 8
 )
 
 // Enum value maps for TaskState.
@@ -113,6 +119,7 @@ var (
 		5: "TASK_STATE_COMPLETED",
 		6: "TASK_STATE_FAILED",
 		7: "TASK_STATE_KILLED",
+		8: "TASK_STATE_IDLE",
 	}
 	TaskState_value = map[string]int32{
 		"TASK_STATE_UNSPECIFIED": 0,
@@ -123,6 +130,7 @@ var (
 		"TASK_STATE_COMPLETED":   5,
 		"TASK_STATE_FAILED":      6,
 		"TASK_STATE_KILLED":      7,
+		"TASK_STATE_IDLE":        8,
 	}
 )
 
@@ -191,6 +199,8 @@ const (
 	TaskReason_TASK_REASON_CONTRACT_VIOLATION TaskReason = 15
 	// An acceptance command still fails after the repair rounds.
 	TaskReason_TASK_REASON_ACCEPTANCE_FAILED TaskReason = 16
+	// A teammate that was asked to shut down: COMPLETED when it agreed, KILLED when its time to answer ran out.
+	TaskReason_TASK_REASON_SHUTDOWN TaskReason = 17
 )
 
 // Enum value maps for TaskReason.
@@ -213,6 +223,7 @@ var (
 		14: "TASK_REASON_EXIT_NONZERO",
 		15: "TASK_REASON_CONTRACT_VIOLATION",
 		16: "TASK_REASON_ACCEPTANCE_FAILED",
+		17: "TASK_REASON_SHUTDOWN",
 	}
 	TaskReason_value = map[string]int32{
 		"TASK_REASON_UNSPECIFIED":        0,
@@ -232,6 +243,7 @@ var (
 		"TASK_REASON_EXIT_NONZERO":       14,
 		"TASK_REASON_CONTRACT_VIOLATION": 15,
 		"TASK_REASON_ACCEPTANCE_FAILED":  16,
+		"TASK_REASON_SHUTDOWN":           17,
 	}
 )
 
@@ -260,6 +272,87 @@ func (x TaskReason) Number() protoreflect.EnumNumber {
 // Deprecated: Use TaskReason.Descriptor instead.
 func (TaskReason) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_task_proto_rawDescGZIP(), []int{2}
+}
+
+// MessageKind tells what a message is.
+type MessageKind int32
+
+const (
+	// Text.
+	MessageKind_MESSAGE_KIND_UNSPECIFIED MessageKind = 0
+	// Text.
+	MessageKind_MESSAGE_KIND_TEXT MessageKind = 1
+	// The daemon tells that a task has ended.
+	MessageKind_MESSAGE_KIND_ENDED MessageKind = 2
+	// The daemon tells that a teammate's turn has ended and it is idle.
+	MessageKind_MESSAGE_KIND_IDLE MessageKind = 3
+	// The daemon gives a message back that could not be delivered.
+	MessageKind_MESSAGE_KIND_RETURNED MessageKind = 4
+	// A teammate is asked to shut down.
+	MessageKind_MESSAGE_KIND_SHUTDOWN_REQUEST MessageKind = 5
+	// A teammate's answer to that.
+	MessageKind_MESSAGE_KIND_SHUTDOWN_RESPONSE MessageKind = 6
+	// A teammate asks for the approval of its plan.
+	MessageKind_MESSAGE_KIND_PLAN_REQUEST MessageKind = 7
+	// The answer to that.
+	MessageKind_MESSAGE_KIND_PLAN_RESPONSE MessageKind = 8
+	// The daemon tells of something else, such as messages that went round in a circle.
+	MessageKind_MESSAGE_KIND_NOTICE MessageKind = 9
+)
+
+// Enum value maps for MessageKind.
+var (
+	MessageKind_name = map[int32]string{
+		0: "MESSAGE_KIND_UNSPECIFIED",
+		1: "MESSAGE_KIND_TEXT",
+		2: "MESSAGE_KIND_ENDED",
+		3: "MESSAGE_KIND_IDLE",
+		4: "MESSAGE_KIND_RETURNED",
+		5: "MESSAGE_KIND_SHUTDOWN_REQUEST",
+		6: "MESSAGE_KIND_SHUTDOWN_RESPONSE",
+		7: "MESSAGE_KIND_PLAN_REQUEST",
+		8: "MESSAGE_KIND_PLAN_RESPONSE",
+		9: "MESSAGE_KIND_NOTICE",
+	}
+	MessageKind_value = map[string]int32{
+		"MESSAGE_KIND_UNSPECIFIED":       0,
+		"MESSAGE_KIND_TEXT":              1,
+		"MESSAGE_KIND_ENDED":             2,
+		"MESSAGE_KIND_IDLE":              3,
+		"MESSAGE_KIND_RETURNED":          4,
+		"MESSAGE_KIND_SHUTDOWN_REQUEST":  5,
+		"MESSAGE_KIND_SHUTDOWN_RESPONSE": 6,
+		"MESSAGE_KIND_PLAN_REQUEST":      7,
+		"MESSAGE_KIND_PLAN_RESPONSE":     8,
+		"MESSAGE_KIND_NOTICE":            9,
+	}
+)
+
+func (x MessageKind) Enum() *MessageKind {
+	p := new(MessageKind)
+	*p = x
+	return p
+}
+
+func (x MessageKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MessageKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_task_proto_enumTypes[3].Descriptor()
+}
+
+func (MessageKind) Type() protoreflect.EnumType {
+	return &file_agentd_v1_task_proto_enumTypes[3]
+}
+
+func (x MessageKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MessageKind.Descriptor instead.
+func (MessageKind) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{3}
 }
 
 // OutputStream tells where a shell's bytes were written.
@@ -299,11 +392,11 @@ func (x OutputStream) String() string {
 }
 
 func (OutputStream) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_task_proto_enumTypes[3].Descriptor()
+	return file_agentd_v1_task_proto_enumTypes[4].Descriptor()
 }
 
 func (OutputStream) Type() protoreflect.EnumType {
-	return &file_agentd_v1_task_proto_enumTypes[3]
+	return &file_agentd_v1_task_proto_enumTypes[4]
 }
 
 func (x OutputStream) Number() protoreflect.EnumNumber {
@@ -312,7 +405,7 @@ func (x OutputStream) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OutputStream.Descriptor instead.
 func (OutputStream) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
 // Usage counts what a task and the tasks below it consumed. It is kept for failed and stopped tasks too.
@@ -618,7 +711,7 @@ func (x *Grant) GetDepth() int32 {
 // Task is one registered piece of work.
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique in the daemon for ever: `sub-N`, `sh-N` or `grp-N`.
+	// Unique in the daemon for ever: `sub-N`, `sh-N`, `grp-N` or `tm-N`.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Name of the team that it belongs to.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
@@ -663,7 +756,17 @@ type Task struct {
 	// Place in the queue, from 1 for the next one to start; 0: it does not wait for a slot.
 	QueuePosition int32 `protobuf:"varint,22,opt,name=queue_position,json=queuePosition,proto3" json:"queue_position,omitempty"`
 	// Tools that the agent definition lists and the grant does not allow.
-	DroppedTools  []string `protobuf:"bytes,23,rep,name=dropped_tools,json=droppedTools,proto3" json:"dropped_tools,omitempty"`
+	DroppedTools []string `protobuf:"bytes,23,rep,name=dropped_tools,json=droppedTools,proto3" json:"dropped_tools,omitempty"`
+	// Of a teammate: its name in the team; of the lead `team-lead`. Else empty.
+	Name string `protobuf:"bytes,24,opt,name=name,proto3" json:"name,omitempty"`
+	// Of a teammate: color for people.
+	Color string `protobuf:"bytes,25,opt,name=color,proto3" json:"color,omitempty"`
+	// Of a teammate: task id of the lead that spawned it; empty: a client did.
+	SpawnedBy string `protobuf:"bytes,26,opt,name=spawned_by,json=spawnedBy,proto3" json:"spawned_by,omitempty"`
+	// Of a teammate: `name@team`.
+	AgentId string `protobuf:"bytes,27,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// Messages that it has not taken yet.
+	Unread        int32 `protobuf:"varint,28,opt,name=unread,proto3" json:"unread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -859,6 +962,41 @@ func (x *Task) GetDroppedTools() []string {
 	return nil
 }
 
+func (x *Task) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Task) GetColor() string {
+	if x != nil {
+		return x.Color
+	}
+	return ""
+}
+
+func (x *Task) GetSpawnedBy() string {
+	if x != nil {
+		return x.SpawnedBy
+	}
+	return ""
+}
+
+func (x *Task) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *Task) GetUnread() int32 {
+	if x != nil {
+		return x.Unread
+	}
+	return 0
+}
+
 // ToolCall is one call that a model asked for.
 type ToolCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -926,12 +1064,20 @@ func (x *ToolCall) GetArguments() string {
 // Input is text given to an agent: its assignment, mail, or the end of a task that it spawned.
 type Input struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who it is from: `user`, a task id, or `daemon`.
+	// Who it is from: `user`, `team-lead`, a teammate's name, a task id, or `daemon`.
 	From string `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
-	// The text, word for word.
+	// The text, word for word. The agent reads it in an envelope.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	// Id of the message that it was; empty for the assignment.
-	MessageId     string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The sender's one line about it; may be empty.
+	Summary string `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"`
+	// What kind of message it was.
+	Kind MessageKind `protobuf:"varint,5,opt,name=kind,proto3,enum=agentd.v1.MessageKind" json:"kind,omitempty"`
+	// Of a control message: what answers refer to, `c-N`.
+	ControlId string `protobuf:"bytes,6,opt,name=control_id,json=controlId,proto3" json:"control_id,omitempty"`
+	// Of an answer: yes.
+	Approve       bool `protobuf:"varint,7,opt,name=approve,proto3" json:"approve,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -985,6 +1131,34 @@ func (x *Input) GetMessageId() string {
 		return x.MessageId
 	}
 	return ""
+}
+
+func (x *Input) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Input) GetKind() MessageKind {
+	if x != nil {
+		return x.Kind
+	}
+	return MessageKind_MESSAGE_KIND_UNSPECIFIED
+}
+
+func (x *Input) GetControlId() string {
+	if x != nil {
+		return x.ControlId
+	}
+	return ""
+}
+
+func (x *Input) GetApprove() bool {
+	if x != nil {
+		return x.Approve
+	}
+	return false
 }
 
 // Assistant is what a model answered in one step.
@@ -1711,6 +1885,70 @@ func (*Delta_Text) isDelta_Content() {}
 
 func (*Delta_Reset_) isDelta_Content() {}
 
+// Idle says that a teammate's turn has ended and it waits for mail.
+type Idle struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The teammate's task.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Position of the last entry of the turn.
+	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	// Its last text; may be empty.
+	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Idle) Reset() {
+	*x = Idle{}
+	mi := &file_agentd_v1_task_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Idle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Idle) ProtoMessage() {}
+
+func (x *Idle) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_task_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Idle.ProtoReflect.Descriptor instead.
+func (*Idle) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Idle) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Idle) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Idle) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // Heartbeat says that the stream lives. It is sent after 15 s of silence.
 type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1722,7 +1960,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_agentd_v1_task_proto_msgTypes[14]
+	mi := &file_agentd_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1972,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_proto_msgTypes[14]
+	mi := &file_agentd_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1985,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Heartbeat) GetTime() *timestamppb.Timestamp {
@@ -1774,7 +2012,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_agentd_v1_task_proto_msgTypes[15]
+	mi := &file_agentd_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +2024,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_proto_msgTypes[15]
+	mi := &file_agentd_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +2037,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Finding) GetTitle() string {
@@ -1843,7 +2081,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_agentd_v1_task_proto_msgTypes[16]
+	mi := &file_agentd_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +2093,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_proto_msgTypes[16]
+	mi := &file_agentd_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +2106,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Artifact) GetPath() string {
@@ -1902,7 +2140,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_agentd_v1_task_proto_msgTypes[17]
+	mi := &file_agentd_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +2152,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_proto_msgTypes[17]
+	mi := &file_agentd_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +2165,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Evidence) GetCommand() string {
@@ -1995,7 +2233,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_agentd_v1_task_proto_msgTypes[18]
+	mi := &file_agentd_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2245,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_proto_msgTypes[18]
+	mi := &file_agentd_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2258,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_agentd_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Outcome) GetTaskId() string {
@@ -2151,7 +2389,7 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\x0ereadable_roots\x18\x02 \x03(\tR\rreadableRoots\x12%\n" +
 	"\x0ewritable_roots\x18\x03 \x03(\tR\rwritableRoots\x12\x18\n" +
 	"\anetwork\x18\x04 \x01(\bR\anetwork\x12\x14\n" +
-	"\x05depth\x18\x05 \x01(\x05R\x05depth\"\xb9\x06\n" +
+	"\x05depth\x18\x05 \x01(\x05R\x05depth\"\xb5\a\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12'\n" +
@@ -2178,16 +2416,27 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\x05model\x18\x14 \x01(\tR\x05model\x12)\n" +
 	"\x06budget\x18\x15 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x12%\n" +
 	"\x0equeue_position\x18\x16 \x01(\x05R\rqueuePosition\x12#\n" +
-	"\rdropped_tools\x18\x17 \x03(\tR\fdroppedTools\"L\n" +
+	"\rdropped_tools\x18\x17 \x03(\tR\fdroppedTools\x12\x12\n" +
+	"\x04name\x18\x18 \x01(\tR\x04name\x12\x14\n" +
+	"\x05color\x18\x19 \x01(\tR\x05color\x12\x1d\n" +
+	"\n" +
+	"spawned_by\x18\x1a \x01(\tR\tspawnedBy\x12\x19\n" +
+	"\bagent_id\x18\x1b \x01(\tR\aagentId\x12\x16\n" +
+	"\x06unread\x18\x1c \x01(\x05R\x06unread\"L\n" +
 	"\bToolCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
-	"\targuments\x18\x03 \x01(\tR\targuments\"N\n" +
+	"\targuments\x18\x03 \x01(\tR\targuments\"\xcd\x01\n" +
 	"\x05Input\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1d\n" +
 	"\n" +
-	"message_id\x18\x03 \x01(\tR\tmessageId\"\xc7\x01\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x18\n" +
+	"\asummary\x18\x04 \x01(\tR\asummary\x12*\n" +
+	"\x04kind\x18\x05 \x01(\x0e2\x16.agentd.v1.MessageKindR\x04kind\x12\x1d\n" +
+	"\n" +
+	"control_id\x18\x06 \x01(\tR\tcontrolId\x12\x18\n" +
+	"\aapprove\x18\a \x01(\bR\aapprove\"\xc7\x01\n" +
 	"\tAssistant\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x05R\x04step\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1c\n" +
@@ -2239,7 +2488,11 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
 	"\x04text\x18\x03 \x01(\tH\x00R\x04text\x12\x16\n" +
 	"\x05reset\x18\x04 \x01(\bH\x00R\x05resetB\t\n" +
-	"\acontent\";\n" +
+	"\acontent\"E\n" +
+	"\x04Idle\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\";\n" +
 	"\tHeartbeat\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"_\n" +
 	"\aFinding\x12\x14\n" +
@@ -2272,12 +2525,13 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\x06output\x18\r \x01(\tR\x06output\x12 \n" +
 	"\texit_code\x18\x0e \x01(\x05H\x00R\bexitCode\x88\x01\x01B\f\n" +
 	"\n" +
-	"_exit_code*g\n" +
+	"_exit_code*\x7f\n" +
 	"\bTaskKind\x12\x19\n" +
 	"\x15TASK_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_KIND_SUBAGENT\x10\x01\x12\x13\n" +
 	"\x0fTASK_KIND_SHELL\x10\x02\x12\x13\n" +
-	"\x0fTASK_KIND_GROUP\x10\x03*\xcf\x01\n" +
+	"\x0fTASK_KIND_GROUP\x10\x03\x12\x16\n" +
+	"\x12TASK_KIND_TEAMMATE\x10\x04*\xe4\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TASK_STATE_QUEUED\x10\x01\x12\x16\n" +
@@ -2286,7 +2540,8 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\x13TASK_STATE_STOPPING\x10\x04\x12\x18\n" +
 	"\x14TASK_STATE_COMPLETED\x10\x05\x12\x15\n" +
 	"\x11TASK_STATE_FAILED\x10\x06\x12\x15\n" +
-	"\x11TASK_STATE_KILLED\x10\a*\x84\x04\n" +
+	"\x11TASK_STATE_KILLED\x10\a\x12\x13\n" +
+	"\x0fTASK_STATE_IDLE\x10\b*\x9e\x04\n" +
 	"\n" +
 	"TaskReason\x12\x1b\n" +
 	"\x17TASK_REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -2306,7 +2561,19 @@ const file_agentd_v1_task_proto_rawDesc = "" +
 	"\x17TASK_REASON_INTERRUPTED\x10\r\x12\x1c\n" +
 	"\x18TASK_REASON_EXIT_NONZERO\x10\x0e\x12\"\n" +
 	"\x1eTASK_REASON_CONTRACT_VIOLATION\x10\x0f\x12!\n" +
-	"\x1dTASK_REASON_ACCEPTANCE_FAILED\x10\x10*a\n" +
+	"\x1dTASK_REASON_ACCEPTANCE_FAILED\x10\x10\x12\x18\n" +
+	"\x14TASK_REASON_SHUTDOWN\x10\x11*\xab\x02\n" +
+	"\vMessageKind\x12\x1c\n" +
+	"\x18MESSAGE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11MESSAGE_KIND_TEXT\x10\x01\x12\x16\n" +
+	"\x12MESSAGE_KIND_ENDED\x10\x02\x12\x15\n" +
+	"\x11MESSAGE_KIND_IDLE\x10\x03\x12\x19\n" +
+	"\x15MESSAGE_KIND_RETURNED\x10\x04\x12!\n" +
+	"\x1dMESSAGE_KIND_SHUTDOWN_REQUEST\x10\x05\x12\"\n" +
+	"\x1eMESSAGE_KIND_SHUTDOWN_RESPONSE\x10\x06\x12\x1d\n" +
+	"\x19MESSAGE_KIND_PLAN_REQUEST\x10\a\x12\x1e\n" +
+	"\x1aMESSAGE_KIND_PLAN_RESPONSE\x10\b\x12\x17\n" +
+	"\x13MESSAGE_KIND_NOTICE\x10\t*a\n" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
@@ -2324,75 +2591,78 @@ func file_agentd_v1_task_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_task_proto_rawDescData
 }
 
-var file_agentd_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_agentd_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_agentd_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_agentd_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_agentd_v1_task_proto_goTypes = []any{
 	(TaskKind)(0),                 // 0: agentd.v1.TaskKind
 	(TaskState)(0),                // 1: agentd.v1.TaskState
 	(TaskReason)(0),               // 2: agentd.v1.TaskReason
-	(OutputStream)(0),             // 3: agentd.v1.OutputStream
-	(*Usage)(nil),                 // 4: agentd.v1.Usage
-	(*Budget)(nil),                // 5: agentd.v1.Budget
-	(*Grant)(nil),                 // 6: agentd.v1.Grant
-	(*Task)(nil),                  // 7: agentd.v1.Task
-	(*ToolCall)(nil),              // 8: agentd.v1.ToolCall
-	(*Input)(nil),                 // 9: agentd.v1.Input
-	(*Assistant)(nil),             // 10: agentd.v1.Assistant
-	(*ToolResult)(nil),            // 11: agentd.v1.ToolResult
-	(*StateChange)(nil),           // 12: agentd.v1.StateChange
-	(*Notice)(nil),                // 13: agentd.v1.Notice
-	(*Output)(nil),                // 14: agentd.v1.Output
-	(*Compaction)(nil),            // 15: agentd.v1.Compaction
-	(*Entry)(nil),                 // 16: agentd.v1.Entry
-	(*Delta)(nil),                 // 17: agentd.v1.Delta
-	(*Heartbeat)(nil),             // 18: agentd.v1.Heartbeat
-	(*Finding)(nil),               // 19: agentd.v1.Finding
-	(*Artifact)(nil),              // 20: agentd.v1.Artifact
-	(*Evidence)(nil),              // 21: agentd.v1.Evidence
-	(*Outcome)(nil),               // 22: agentd.v1.Outcome
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(MessageKind)(0),              // 3: agentd.v1.MessageKind
+	(OutputStream)(0),             // 4: agentd.v1.OutputStream
+	(*Usage)(nil),                 // 5: agentd.v1.Usage
+	(*Budget)(nil),                // 6: agentd.v1.Budget
+	(*Grant)(nil),                 // 7: agentd.v1.Grant
+	(*Task)(nil),                  // 8: agentd.v1.Task
+	(*ToolCall)(nil),              // 9: agentd.v1.ToolCall
+	(*Input)(nil),                 // 10: agentd.v1.Input
+	(*Assistant)(nil),             // 11: agentd.v1.Assistant
+	(*ToolResult)(nil),            // 12: agentd.v1.ToolResult
+	(*StateChange)(nil),           // 13: agentd.v1.StateChange
+	(*Notice)(nil),                // 14: agentd.v1.Notice
+	(*Output)(nil),                // 15: agentd.v1.Output
+	(*Compaction)(nil),            // 16: agentd.v1.Compaction
+	(*Entry)(nil),                 // 17: agentd.v1.Entry
+	(*Delta)(nil),                 // 18: agentd.v1.Delta
+	(*Idle)(nil),                  // 19: agentd.v1.Idle
+	(*Heartbeat)(nil),             // 20: agentd.v1.Heartbeat
+	(*Finding)(nil),               // 21: agentd.v1.Finding
+	(*Artifact)(nil),              // 22: agentd.v1.Artifact
+	(*Evidence)(nil),              // 23: agentd.v1.Evidence
+	(*Outcome)(nil),               // 24: agentd.v1.Outcome
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
 }
 var file_agentd_v1_task_proto_depIdxs = []int32{
-	23, // 0: agentd.v1.Usage.wall_time:type_name -> google.protobuf.Duration
-	23, // 1: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	25, // 0: agentd.v1.Usage.wall_time:type_name -> google.protobuf.Duration
+	25, // 1: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
 	0,  // 2: agentd.v1.Task.kind:type_name -> agentd.v1.TaskKind
 	1,  // 3: agentd.v1.Task.state:type_name -> agentd.v1.TaskState
 	2,  // 4: agentd.v1.Task.reason:type_name -> agentd.v1.TaskReason
-	24, // 5: agentd.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	24, // 6: agentd.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	24, // 7: agentd.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
-	4,  // 8: agentd.v1.Task.usage:type_name -> agentd.v1.Usage
-	6,  // 9: agentd.v1.Task.grant:type_name -> agentd.v1.Grant
-	5,  // 10: agentd.v1.Task.budget:type_name -> agentd.v1.Budget
-	8,  // 11: agentd.v1.Assistant.tool_calls:type_name -> agentd.v1.ToolCall
-	4,  // 12: agentd.v1.Assistant.usage:type_name -> agentd.v1.Usage
-	1,  // 13: agentd.v1.StateChange.from:type_name -> agentd.v1.TaskState
-	1,  // 14: agentd.v1.StateChange.to:type_name -> agentd.v1.TaskState
-	2,  // 15: agentd.v1.StateChange.reason:type_name -> agentd.v1.TaskReason
-	1,  // 16: agentd.v1.Notice.state:type_name -> agentd.v1.TaskState
-	3,  // 17: agentd.v1.Output.stream:type_name -> agentd.v1.OutputStream
-	4,  // 18: agentd.v1.Compaction.usage:type_name -> agentd.v1.Usage
-	24, // 19: agentd.v1.Entry.time:type_name -> google.protobuf.Timestamp
-	9,  // 20: agentd.v1.Entry.input:type_name -> agentd.v1.Input
-	10, // 21: agentd.v1.Entry.assistant:type_name -> agentd.v1.Assistant
-	11, // 22: agentd.v1.Entry.tool_result:type_name -> agentd.v1.ToolResult
-	12, // 23: agentd.v1.Entry.state:type_name -> agentd.v1.StateChange
-	13, // 24: agentd.v1.Entry.notice:type_name -> agentd.v1.Notice
-	14, // 25: agentd.v1.Entry.output:type_name -> agentd.v1.Output
-	15, // 26: agentd.v1.Entry.compaction:type_name -> agentd.v1.Compaction
-	24, // 27: agentd.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
-	1,  // 28: agentd.v1.Outcome.state:type_name -> agentd.v1.TaskState
-	2,  // 29: agentd.v1.Outcome.reason:type_name -> agentd.v1.TaskReason
-	19, // 30: agentd.v1.Outcome.findings:type_name -> agentd.v1.Finding
-	20, // 31: agentd.v1.Outcome.artifacts:type_name -> agentd.v1.Artifact
-	4,  // 32: agentd.v1.Outcome.usage:type_name -> agentd.v1.Usage
-	21, // 33: agentd.v1.Outcome.evidence:type_name -> agentd.v1.Evidence
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	26, // 5: agentd.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	26, // 6: agentd.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	26, // 7: agentd.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
+	5,  // 8: agentd.v1.Task.usage:type_name -> agentd.v1.Usage
+	7,  // 9: agentd.v1.Task.grant:type_name -> agentd.v1.Grant
+	6,  // 10: agentd.v1.Task.budget:type_name -> agentd.v1.Budget
+	3,  // 11: agentd.v1.Input.kind:type_name -> agentd.v1.MessageKind
+	9,  // 12: agentd.v1.Assistant.tool_calls:type_name -> agentd.v1.ToolCall
+	5,  // 13: agentd.v1.Assistant.usage:type_name -> agentd.v1.Usage
+	1,  // 14: agentd.v1.StateChange.from:type_name -> agentd.v1.TaskState
+	1,  // 15: agentd.v1.StateChange.to:type_name -> agentd.v1.TaskState
+	2,  // 16: agentd.v1.StateChange.reason:type_name -> agentd.v1.TaskReason
+	1,  // 17: agentd.v1.Notice.state:type_name -> agentd.v1.TaskState
+	4,  // 18: agentd.v1.Output.stream:type_name -> agentd.v1.OutputStream
+	5,  // 19: agentd.v1.Compaction.usage:type_name -> agentd.v1.Usage
+	26, // 20: agentd.v1.Entry.time:type_name -> google.protobuf.Timestamp
+	10, // 21: agentd.v1.Entry.input:type_name -> agentd.v1.Input
+	11, // 22: agentd.v1.Entry.assistant:type_name -> agentd.v1.Assistant
+	12, // 23: agentd.v1.Entry.tool_result:type_name -> agentd.v1.ToolResult
+	13, // 24: agentd.v1.Entry.state:type_name -> agentd.v1.StateChange
+	14, // 25: agentd.v1.Entry.notice:type_name -> agentd.v1.Notice
+	15, // 26: agentd.v1.Entry.output:type_name -> agentd.v1.Output
+	16, // 27: agentd.v1.Entry.compaction:type_name -> agentd.v1.Compaction
+	26, // 28: agentd.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
+	1,  // 29: agentd.v1.Outcome.state:type_name -> agentd.v1.TaskState
+	2,  // 30: agentd.v1.Outcome.reason:type_name -> agentd.v1.TaskReason
+	21, // 31: agentd.v1.Outcome.findings:type_name -> agentd.v1.Finding
+	22, // 32: agentd.v1.Outcome.artifacts:type_name -> agentd.v1.Artifact
+	5,  // 33: agentd.v1.Outcome.usage:type_name -> agentd.v1.Usage
+	23, // 34: agentd.v1.Outcome.evidence:type_name -> agentd.v1.Evidence
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_task_proto_init() }
@@ -2413,14 +2683,14 @@ func file_agentd_v1_task_proto_init() {
 		(*Delta_Text)(nil),
 		(*Delta_Reset_)(nil),
 	}
-	file_agentd_v1_task_proto_msgTypes[18].OneofWrappers = []any{}
+	file_agentd_v1_task_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_task_proto_rawDesc), len(file_agentd_v1_task_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   19,
+			NumEnums:      5,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

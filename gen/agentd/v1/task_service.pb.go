@@ -21,6 +21,98 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// GetMessageReceiptsRequest names a message.
+type GetMessageReceiptsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The message, `m-N`.
+	MessageId     string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetMessageReceiptsRequest) Reset() {
+	*x = GetMessageReceiptsRequest{}
+	mi := &file_agentd_v1_task_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetMessageReceiptsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetMessageReceiptsRequest) ProtoMessage() {}
+
+func (x *GetMessageReceiptsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_task_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetMessageReceiptsRequest.ProtoReflect.Descriptor instead.
+func (*GetMessageReceiptsRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_task_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *GetMessageReceiptsRequest) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+// GetMessageReceiptsResponse has one receipt for each recipient.
+type GetMessageReceiptsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The newest receipt of each, by recipient.
+	Receipts      []*Receipt `protobuf:"bytes,1,rep,name=receipts,proto3" json:"receipts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetMessageReceiptsResponse) Reset() {
+	*x = GetMessageReceiptsResponse{}
+	mi := &file_agentd_v1_task_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetMessageReceiptsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetMessageReceiptsResponse) ProtoMessage() {}
+
+func (x *GetMessageReceiptsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_task_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetMessageReceiptsResponse.ProtoReflect.Descriptor instead.
+func (*GetMessageReceiptsResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_task_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetMessageReceiptsResponse) GetReceipts() []*Receipt {
+	if x != nil {
+		return x.Receipts
+	}
+	return nil
+}
+
 // GetTaskRequest names a task.
 type GetTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -32,7 +124,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_agentd_v1_task_service_proto_msgTypes[0]
+	mi := &file_agentd_v1_task_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -44,7 +136,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_service_proto_msgTypes[0]
+	mi := &file_agentd_v1_task_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -57,7 +149,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_service_proto_rawDescGZIP(), []int{0}
+	return file_agentd_v1_task_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -78,7 +170,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_agentd_v1_task_service_proto_msgTypes[1]
+	mi := &file_agentd_v1_task_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -90,7 +182,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_service_proto_msgTypes[1]
+	mi := &file_agentd_v1_task_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -103,7 +195,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_service_proto_rawDescGZIP(), []int{1}
+	return file_agentd_v1_task_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -136,7 +228,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_agentd_v1_task_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_task_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -148,7 +240,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_task_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -161,7 +253,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_service_proto_rawDescGZIP(), []int{2}
+	return file_agentd_v1_task_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListTasksRequest) GetTeam() string {
@@ -226,7 +318,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_agentd_v1_task_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_task_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -238,7 +330,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_task_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_task_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -251,7 +343,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_task_service_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_task_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -272,7 +364,12 @@ var File_agentd_v1_task_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_task_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1cagentd/v1/task_service.proto\x12\tagentd.v1\x1a\x14agentd/v1/task.proto\")\n" +
+	"\x1cagentd/v1/task_service.proto\x12\tagentd.v1\x1a\x1dagentd/v1/agent_service.proto\x1a\x14agentd/v1/task.proto\":\n" +
+	"\x19GetMessageReceiptsRequest\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\"L\n" +
+	"\x1aGetMessageReceiptsResponse\x12.\n" +
+	"\breceipts\x18\x01 \x03(\v2\x12.agentd.v1.ReceiptR\breceipts\")\n" +
 	"\x0eGetTaskRequest\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\"6\n" +
 	"\x0fGetTaskResponse\x12#\n" +
@@ -288,10 +385,11 @@ const file_agentd_v1_task_service_proto_rawDesc = "" +
 	"page_token\x18\a \x01(\tR\tpageToken\"b\n" +
 	"\x11ListTasksResponse\x12%\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x0f.agentd.v1.TaskR\x05tasks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\x97\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xfa\x01\n" +
 	"\vTaskService\x12@\n" +
 	"\aGetTask\x12\x19.agentd.v1.GetTaskRequest\x1a\x1a.agentd.v1.GetTaskResponse\x12F\n" +
-	"\tListTasks\x12\x1b.agentd.v1.ListTasksRequest\x1a\x1c.agentd.v1.ListTasksResponseB5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
+	"\tListTasks\x12\x1b.agentd.v1.ListTasksRequest\x1a\x1c.agentd.v1.ListTasksResponse\x12a\n" +
+	"\x12GetMessageReceipts\x12$.agentd.v1.GetMessageReceiptsRequest\x1a%.agentd.v1.GetMessageReceiptsResponseB5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_task_service_proto_rawDescOnce sync.Once
@@ -305,30 +403,36 @@ func file_agentd_v1_task_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_task_service_proto_rawDescData
 }
 
-var file_agentd_v1_task_service_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_agentd_v1_task_service_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_agentd_v1_task_service_proto_goTypes = []any{
-	(*GetTaskRequest)(nil),    // 0: agentd.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),   // 1: agentd.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),  // 2: agentd.v1.ListTasksRequest
-	(*ListTasksResponse)(nil), // 3: agentd.v1.ListTasksResponse
-	(*Task)(nil),              // 4: agentd.v1.Task
-	(TaskKind)(0),             // 5: agentd.v1.TaskKind
-	(TaskState)(0),            // 6: agentd.v1.TaskState
+	(*GetMessageReceiptsRequest)(nil),  // 0: agentd.v1.GetMessageReceiptsRequest
+	(*GetMessageReceiptsResponse)(nil), // 1: agentd.v1.GetMessageReceiptsResponse
+	(*GetTaskRequest)(nil),             // 2: agentd.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),            // 3: agentd.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),           // 4: agentd.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),          // 5: agentd.v1.ListTasksResponse
+	(*Receipt)(nil),                    // 6: agentd.v1.Receipt
+	(*Task)(nil),                       // 7: agentd.v1.Task
+	(TaskKind)(0),                      // 8: agentd.v1.TaskKind
+	(TaskState)(0),                     // 9: agentd.v1.TaskState
 }
 var file_agentd_v1_task_service_proto_depIdxs = []int32{
-	4, // 0: agentd.v1.GetTaskResponse.task:type_name -> agentd.v1.Task
-	5, // 1: agentd.v1.ListTasksRequest.kind:type_name -> agentd.v1.TaskKind
-	6, // 2: agentd.v1.ListTasksRequest.state:type_name -> agentd.v1.TaskState
-	4, // 3: agentd.v1.ListTasksResponse.tasks:type_name -> agentd.v1.Task
-	0, // 4: agentd.v1.TaskService.GetTask:input_type -> agentd.v1.GetTaskRequest
-	2, // 5: agentd.v1.TaskService.ListTasks:input_type -> agentd.v1.ListTasksRequest
-	1, // 6: agentd.v1.TaskService.GetTask:output_type -> agentd.v1.GetTaskResponse
-	3, // 7: agentd.v1.TaskService.ListTasks:output_type -> agentd.v1.ListTasksResponse
-	6, // [6:8] is the sub-list for method output_type
-	4, // [4:6] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	6, // 0: agentd.v1.GetMessageReceiptsResponse.receipts:type_name -> agentd.v1.Receipt
+	7, // 1: agentd.v1.GetTaskResponse.task:type_name -> agentd.v1.Task
+	8, // 2: agentd.v1.ListTasksRequest.kind:type_name -> agentd.v1.TaskKind
+	9, // 3: agentd.v1.ListTasksRequest.state:type_name -> agentd.v1.TaskState
+	7, // 4: agentd.v1.ListTasksResponse.tasks:type_name -> agentd.v1.Task
+	2, // 5: agentd.v1.TaskService.GetTask:input_type -> agentd.v1.GetTaskRequest
+	4, // 6: agentd.v1.TaskService.ListTasks:input_type -> agentd.v1.ListTasksRequest
+	0, // 7: agentd.v1.TaskService.GetMessageReceipts:input_type -> agentd.v1.GetMessageReceiptsRequest
+	3, // 8: agentd.v1.TaskService.GetTask:output_type -> agentd.v1.GetTaskResponse
+	5, // 9: agentd.v1.TaskService.ListTasks:output_type -> agentd.v1.ListTasksResponse
+	1, // 10: agentd.v1.TaskService.GetMessageReceipts:output_type -> agentd.v1.GetMessageReceiptsResponse
+	8, // [8:11] is the sub-list for method output_type
+	5, // [5:8] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_task_service_proto_init() }
@@ -336,6 +440,7 @@ func file_agentd_v1_task_service_proto_init() {
 	if File_agentd_v1_task_service_proto != nil {
 		return
 	}
+	file_agentd_v1_agent_service_proto_init()
 	file_agentd_v1_task_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -343,7 +448,7 @@ func file_agentd_v1_task_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_task_service_proto_rawDesc), len(file_agentd_v1_task_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -10,6 +10,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -21,6 +22,1858 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// Team is the scope of everything: a workspace, a roster, a leader inbox.
+type Team struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique in the daemon for ever: `t-N`.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Absolute directory that its agents work in; empty: none.
+	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// What it is for, at most 1 KiB.
+	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
+	// When it was made.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// What all its tasks may consume together; steps, tokens, turns, tool_calls and cost_usd count.
+	Budget *Budget `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
+	// What all its tasks have consumed; without wall time.
+	Usage *Usage `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
+	// Teammates that have not ended, the lead included.
+	Teammates int32 `protobuf:"varint,8,opt,name=teammates,proto3" json:"teammates,omitempty"`
+	// Task of the living lead; empty: none lives.
+	LeadTaskId string `protobuf:"bytes,9,opt,name=lead_task_id,json=leadTaskId,proto3" json:"lead_task_id,omitempty"`
+	// Messages in the leader inbox that neither the lead nor, while none lives, a client has taken.
+	UnreadLeader int32 `protobuf:"varint,10,opt,name=unread_leader,json=unreadLeader,proto3" json:"unread_leader,omitempty"`
+	// Messages in the leader inbox that the user has not acknowledged.
+	UnreadUser    int32 `protobuf:"varint,11,opt,name=unread_user,json=unreadUser,proto3" json:"unread_user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Team) Reset() {
+	*x = Team{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Team) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Team) ProtoMessage() {}
+
+func (x *Team) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Team.ProtoReflect.Descriptor instead.
+func (*Team) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Team) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Team) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Team) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Team) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Team) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Team) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *Team) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *Team) GetTeammates() int32 {
+	if x != nil {
+		return x.Teammates
+	}
+	return 0
+}
+
+func (x *Team) GetLeadTaskId() string {
+	if x != nil {
+		return x.LeadTaskId
+	}
+	return ""
+}
+
+func (x *Team) GetUnreadLeader() int32 {
+	if x != nil {
+		return x.UnreadLeader
+	}
+	return 0
+}
+
+func (x *Team) GetUnreadUser() int32 {
+	if x != nil {
+		return x.UnreadUser
+	}
+	return 0
+}
+
+// CreateTeamRequest makes a team.
+type CreateTeamRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Makes a retry return the first outcome, at most 256 bytes; kept 24 h.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// 1 to 64 letters, digits, `_` or `-`; default one made from the workspace.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Absolute directory.
+	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// What it is for, at most 1 KiB.
+	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
+	// What all its tasks may consume together.
+	Budget        *Budget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateTeamRequest) Reset() {
+	*x = CreateTeamRequest{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateTeamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateTeamRequest) ProtoMessage() {}
+
+func (x *CreateTeamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateTeamRequest.ProtoReflect.Descriptor instead.
+func (*CreateTeamRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *CreateTeamRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *CreateTeamRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateTeamRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *CreateTeamRequest) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *CreateTeamRequest) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+// CreateTeamResponse shows the team.
+type CreateTeamResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The team.
+	Team          *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateTeamResponse) Reset() {
+	*x = CreateTeamResponse{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateTeamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateTeamResponse) ProtoMessage() {}
+
+func (x *CreateTeamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateTeamResponse.ProtoReflect.Descriptor instead.
+func (*CreateTeamResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CreateTeamResponse) GetTeam() *Team {
+	if x != nil {
+		return x.Team
+	}
+	return nil
+}
+
+// GetTeamRequest names a team.
+type GetTeamRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name; empty: the team of the workspace.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Absolute directory whose team is meant when none is named.
+	Workspace     string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTeamRequest) Reset() {
+	*x = GetTeamRequest{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTeamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTeamRequest) ProtoMessage() {}
+
+func (x *GetTeamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTeamRequest.ProtoReflect.Descriptor instead.
+func (*GetTeamRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GetTeamRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *GetTeamRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+// GetTeamResponse shows a team.
+type GetTeamResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The team.
+	Team          *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTeamResponse) Reset() {
+	*x = GetTeamResponse{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTeamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTeamResponse) ProtoMessage() {}
+
+func (x *GetTeamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTeamResponse.ProtoReflect.Descriptor instead.
+func (*GetTeamResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GetTeamResponse) GetTeam() *Team {
+	if x != nil {
+		return x.Team
+	}
+	return nil
+}
+
+// ListTeamsRequest asks for a page.
+type ListTeamsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Teams a page, 1 to 1000; default 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the response before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTeamsRequest) Reset() {
+	*x = ListTeamsRequest{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTeamsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTeamsRequest) ProtoMessage() {}
+
+func (x *ListTeamsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTeamsRequest.ProtoReflect.Descriptor instead.
+func (*ListTeamsRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListTeamsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTeamsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListTeamsResponse is one page.
+type ListTeamsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The teams.
+	Teams []*Team `protobuf:"bytes,1,rep,name=teams,proto3" json:"teams,omitempty"`
+	// For the next page; empty at the end.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTeamsResponse) Reset() {
+	*x = ListTeamsResponse{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTeamsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTeamsResponse) ProtoMessage() {}
+
+func (x *ListTeamsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTeamsResponse.ProtoReflect.Descriptor instead.
+func (*ListTeamsResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListTeamsResponse) GetTeams() []*Team {
+	if x != nil {
+		return x.Teams
+	}
+	return nil
+}
+
+func (x *ListTeamsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// UpdateTeamRequest changes what is set.
+type UpdateTeamRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Makes a retry return the first outcome, at most 256 bytes; kept 24 h.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Name of the team now.
+	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
+	// New name.
+	Name *string `protobuf:"bytes,3,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// New description, at most 1 KiB.
+	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	// New budget as a whole; revived agents and next steps are bound by it.
+	Budget        *Budget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateTeamRequest) Reset() {
+	*x = UpdateTeamRequest{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateTeamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateTeamRequest) ProtoMessage() {}
+
+func (x *UpdateTeamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateTeamRequest.ProtoReflect.Descriptor instead.
+func (*UpdateTeamRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *UpdateTeamRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *UpdateTeamRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *UpdateTeamRequest) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *UpdateTeamRequest) GetDescription() string {
+	if x != nil && x.Description != nil {
+		return *x.Description
+	}
+	return ""
+}
+
+func (x *UpdateTeamRequest) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+// UpdateTeamResponse shows the team as it is now.
+type UpdateTeamResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The team.
+	Team          *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateTeamResponse) Reset() {
+	*x = UpdateTeamResponse{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateTeamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateTeamResponse) ProtoMessage() {}
+
+func (x *UpdateTeamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateTeamResponse.ProtoReflect.Descriptor instead.
+func (*UpdateTeamResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *UpdateTeamResponse) GetTeam() *Team {
+	if x != nil {
+		return x.Team
+	}
+	return nil
+}
+
+// DeleteTeamRequest names a team.
+type DeleteTeamRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Makes a retry return the first outcome, at most 256 bytes; kept 24 h.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Its name.
+	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
+	// How hard its tasks are stopped at first; default CANCEL.
+	Level StopLevel `protobuf:"varint,3,opt,name=level,proto3,enum=agentd.v1.StopLevel" json:"level,omitempty"`
+	// Why, for people, at most 1 KiB.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTeamRequest) Reset() {
+	*x = DeleteTeamRequest{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTeamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTeamRequest) ProtoMessage() {}
+
+func (x *DeleteTeamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTeamRequest.ProtoReflect.Descriptor instead.
+func (*DeleteTeamRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DeleteTeamRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *DeleteTeamRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *DeleteTeamRequest) GetLevel() StopLevel {
+	if x != nil {
+		return x.Level
+	}
+	return StopLevel_STOP_LEVEL_UNSPECIFIED
+}
+
+func (x *DeleteTeamRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// DeleteTeamResponse says that it is gone.
+type DeleteTeamResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTeamResponse) Reset() {
+	*x = DeleteTeamResponse{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTeamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTeamResponse) ProtoMessage() {}
+
+func (x *DeleteTeamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTeamResponse.ProtoReflect.Descriptor instead.
+func (*DeleteTeamResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{10}
+}
+
+// TeammateStatus is one line of a roster.
+type TeammateStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// `name@team`.
+	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// Its task, with its state, color, unread mail and usage.
+	Task *Task `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
+	// No message revives it.
+	Dismissed bool `protobuf:"varint,4,opt,name=dismissed,proto3" json:"dismissed,omitempty"`
+	// Why a message from a peer, or from anyone, would not revive it; empty: it would, or the teammate lives.
+	Asleep string `protobuf:"bytes,5,opt,name=asleep,proto3" json:"asleep,omitempty"`
+	// It was spawned with plan_approval.
+	PlanApproval bool `protobuf:"varint,6,opt,name=plan_approval,json=planApproval,proto3" json:"plan_approval,omitempty"`
+	// Its plan is approved.
+	PlanApproved bool `protobuf:"varint,7,opt,name=plan_approved,json=planApproved,proto3" json:"plan_approved,omitempty"`
+	// Control id of the plan that waits for an answer; empty: none does.
+	PlanControlId string `protobuf:"bytes,8,opt,name=plan_control_id,json=planControlId,proto3" json:"plan_control_id,omitempty"`
+	// Control id of the shutdown request that waits for an answer; empty: none does.
+	ShutdownControlId string `protobuf:"bytes,9,opt,name=shutdown_control_id,json=shutdownControlId,proto3" json:"shutdown_control_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *TeammateStatus) Reset() {
+	*x = TeammateStatus{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TeammateStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TeammateStatus) ProtoMessage() {}
+
+func (x *TeammateStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TeammateStatus.ProtoReflect.Descriptor instead.
+func (*TeammateStatus) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TeammateStatus) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TeammateStatus) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *TeammateStatus) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *TeammateStatus) GetDismissed() bool {
+	if x != nil {
+		return x.Dismissed
+	}
+	return false
+}
+
+func (x *TeammateStatus) GetAsleep() string {
+	if x != nil {
+		return x.Asleep
+	}
+	return ""
+}
+
+func (x *TeammateStatus) GetPlanApproval() bool {
+	if x != nil {
+		return x.PlanApproval
+	}
+	return false
+}
+
+func (x *TeammateStatus) GetPlanApproved() bool {
+	if x != nil {
+		return x.PlanApproved
+	}
+	return false
+}
+
+func (x *TeammateStatus) GetPlanControlId() string {
+	if x != nil {
+		return x.PlanControlId
+	}
+	return ""
+}
+
+func (x *TeammateStatus) GetShutdownControlId() string {
+	if x != nil {
+		return x.ShutdownControlId
+	}
+	return ""
+}
+
+// ListTeammatesRequest asks for a roster.
+type ListTeammatesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the team; empty: the team of the workspace.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Absolute directory whose team is meant when none is named.
+	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// Only those that have not ended.
+	Living bool `protobuf:"varint,3,opt,name=living,proto3" json:"living,omitempty"`
+	// Teammates a page, 1 to 1000; default 100.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the response before; the same filters.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTeammatesRequest) Reset() {
+	*x = ListTeammatesRequest{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTeammatesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTeammatesRequest) ProtoMessage() {}
+
+func (x *ListTeammatesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTeammatesRequest.ProtoReflect.Descriptor instead.
+func (*ListTeammatesRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListTeammatesRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *ListTeammatesRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ListTeammatesRequest) GetLiving() bool {
+	if x != nil {
+		return x.Living
+	}
+	return false
+}
+
+func (x *ListTeammatesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTeammatesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListTeammatesResponse is one page.
+type ListTeammatesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The teammates.
+	Teammates []*TeammateStatus `protobuf:"bytes,1,rep,name=teammates,proto3" json:"teammates,omitempty"`
+	// For the next page; empty at the end.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTeammatesResponse) Reset() {
+	*x = ListTeammatesResponse{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTeammatesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTeammatesResponse) ProtoMessage() {}
+
+func (x *ListTeammatesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTeammatesResponse.ProtoReflect.Descriptor instead.
+func (*ListTeammatesResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListTeammatesResponse) GetTeammates() []*TeammateStatus {
+	if x != nil {
+		return x.Teammates
+	}
+	return nil
+}
+
+func (x *ListTeammatesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// GetTeammateRequest names a teammate.
+type GetTeammateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the team; empty: the team of the workspace.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Absolute directory whose team is meant when none is named.
+	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// Its name, in any case.
+	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTeammateRequest) Reset() {
+	*x = GetTeammateRequest{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTeammateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTeammateRequest) ProtoMessage() {}
+
+func (x *GetTeammateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTeammateRequest.ProtoReflect.Descriptor instead.
+func (*GetTeammateRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GetTeammateRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *GetTeammateRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *GetTeammateRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// GetTeammateResponse shows a teammate.
+type GetTeammateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The teammate.
+	Teammate      *TeammateStatus `protobuf:"bytes,1,opt,name=teammate,proto3" json:"teammate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTeammateResponse) Reset() {
+	*x = GetTeammateResponse{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTeammateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTeammateResponse) ProtoMessage() {}
+
+func (x *GetTeammateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTeammateResponse.ProtoReflect.Descriptor instead.
+func (*GetTeammateResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GetTeammateResponse) GetTeammate() *TeammateStatus {
+	if x != nil {
+		return x.Teammate
+	}
+	return nil
+}
+
+// DismissTeammateRequest ends a teammate for good.
+type DismissTeammateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Makes a retry return the first outcome, at most 256 bytes; kept 24 h.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Name of the team; empty: the team of the workspace.
+	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
+	// Absolute directory whose team is meant when none is named.
+	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// Its name, in any case.
+	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// How hard it is stopped at first when it lives; default WRAP_UP.
+	Level StopLevel `protobuf:"varint,5,opt,name=level,proto3,enum=agentd.v1.StopLevel" json:"level,omitempty"`
+	// Why, for people, at most 1 KiB.
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DismissTeammateRequest) Reset() {
+	*x = DismissTeammateRequest{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DismissTeammateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DismissTeammateRequest) ProtoMessage() {}
+
+func (x *DismissTeammateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DismissTeammateRequest.ProtoReflect.Descriptor instead.
+func (*DismissTeammateRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *DismissTeammateRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *DismissTeammateRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *DismissTeammateRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *DismissTeammateRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DismissTeammateRequest) GetLevel() StopLevel {
+	if x != nil {
+		return x.Level
+	}
+	return StopLevel_STOP_LEVEL_UNSPECIFIED
+}
+
+func (x *DismissTeammateRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// DismissTeammateResponse shows the teammate, ended.
+type DismissTeammateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The teammate.
+	Teammate      *TeammateStatus `protobuf:"bytes,1,opt,name=teammate,proto3" json:"teammate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DismissTeammateResponse) Reset() {
+	*x = DismissTeammateResponse{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DismissTeammateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DismissTeammateResponse) ProtoMessage() {}
+
+func (x *DismissTeammateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DismissTeammateResponse.ProtoReflect.Descriptor instead.
+func (*DismissTeammateResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *DismissTeammateResponse) GetTeammate() *TeammateStatus {
+	if x != nil {
+		return x.Teammate
+	}
+	return nil
+}
+
+// ReadInboxRequest says what of the leader inbox to show.
+type ReadInboxRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the team; empty: the team of the workspace.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Absolute directory whose team is meant when none is named.
+	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// Only what stands after this position; 0: from the start.
+	After uint64 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
+	// Only what the user has not acknowledged.
+	Unread bool `protobuf:"varint,4,opt,name=unread,proto3" json:"unread,omitempty"`
+	// Go on with what comes.
+	Follow bool `protobuf:"varint,5,opt,name=follow,proto3" json:"follow,omitempty"`
+	// The last so many messages instead, 1 to 1000; excludes after.
+	Tail          int32 `protobuf:"varint,6,opt,name=tail,proto3" json:"tail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadInboxRequest) Reset() {
+	*x = ReadInboxRequest{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadInboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadInboxRequest) ProtoMessage() {}
+
+func (x *ReadInboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadInboxRequest.ProtoReflect.Descriptor instead.
+func (*ReadInboxRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ReadInboxRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *ReadInboxRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ReadInboxRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *ReadInboxRequest) GetUnread() bool {
+	if x != nil {
+		return x.Unread
+	}
+	return false
+}
+
+func (x *ReadInboxRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+func (x *ReadInboxRequest) GetTail() int32 {
+	if x != nil {
+		return x.Tail
+	}
+	return 0
+}
+
+// InboxMessage is one message of a leader inbox.
+type InboxMessage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Position in the inbox, increasing, with gaps.
+	Pos uint64 `protobuf:"varint,1,opt,name=pos,proto3" json:"pos,omitempty"`
+	// The message, `m-N`; of a notice another id.
+	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// Who sent it: a teammate's name, `user`, `team-lead`, a task id, or `daemon`.
+	From string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	// `team-lead` or `user`.
+	To string `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	// What it is.
+	Kind MessageKind `protobuf:"varint,5,opt,name=kind,proto3,enum=agentd.v1.MessageKind" json:"kind,omitempty"`
+	// The sender's one line about it.
+	Summary string `protobuf:"bytes,6,opt,name=summary,proto3" json:"summary,omitempty"`
+	// The text; of a notice the text of the turn or the summary of the task that it is about.
+	Text string `protobuf:"bytes,7,opt,name=text,proto3" json:"text,omitempty"`
+	// When it was accepted.
+	Time *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=time,proto3" json:"time,omitempty"`
+	// The lead has taken it, or a client while no lead lived.
+	Taken bool `protobuf:"varint,9,opt,name=taken,proto3" json:"taken,omitempty"`
+	// The user has acknowledged it.
+	Acked bool `protobuf:"varint,10,opt,name=acked,proto3" json:"acked,omitempty"`
+	// The task that a notice is about.
+	TaskId string `protobuf:"bytes,11,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Position in that task's transcript; 0: none.
+	Seq uint64 `protobuf:"varint,12,opt,name=seq,proto3" json:"seq,omitempty"`
+	// What an answer refers to, `c-N`.
+	ControlId string `protobuf:"bytes,13,opt,name=control_id,json=controlId,proto3" json:"control_id,omitempty"`
+	// Of an answer: yes.
+	Approve bool `protobuf:"varint,14,opt,name=approve,proto3" json:"approve,omitempty"`
+	// The message that it answers, or gives back.
+	InReplyTo     string `protobuf:"bytes,15,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxMessage) Reset() {
+	*x = InboxMessage{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxMessage) ProtoMessage() {}
+
+func (x *InboxMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxMessage.ProtoReflect.Descriptor instead.
+func (*InboxMessage) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *InboxMessage) GetPos() uint64 {
+	if x != nil {
+		return x.Pos
+	}
+	return 0
+}
+
+func (x *InboxMessage) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *InboxMessage) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *InboxMessage) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *InboxMessage) GetKind() MessageKind {
+	if x != nil {
+		return x.Kind
+	}
+	return MessageKind_MESSAGE_KIND_UNSPECIFIED
+}
+
+func (x *InboxMessage) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *InboxMessage) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *InboxMessage) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *InboxMessage) GetTaken() bool {
+	if x != nil {
+		return x.Taken
+	}
+	return false
+}
+
+func (x *InboxMessage) GetAcked() bool {
+	if x != nil {
+		return x.Acked
+	}
+	return false
+}
+
+func (x *InboxMessage) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *InboxMessage) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *InboxMessage) GetControlId() string {
+	if x != nil {
+		return x.ControlId
+	}
+	return ""
+}
+
+func (x *InboxMessage) GetApprove() bool {
+	if x != nil {
+		return x.Approve
+	}
+	return false
+}
+
+func (x *InboxMessage) GetInReplyTo() string {
+	if x != nil {
+		return x.InReplyTo
+	}
+	return ""
+}
+
+// ReadInboxResponse is one item of the stream.
+type ReadInboxResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The item.
+	//
+	// Types that are valid to be assigned to Item:
+	//
+	//	*ReadInboxResponse_Message
+	//	*ReadInboxResponse_Heartbeat
+	Item          isReadInboxResponse_Item `protobuf_oneof:"item"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadInboxResponse) Reset() {
+	*x = ReadInboxResponse{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadInboxResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadInboxResponse) ProtoMessage() {}
+
+func (x *ReadInboxResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadInboxResponse.ProtoReflect.Descriptor instead.
+func (*ReadInboxResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ReadInboxResponse) GetItem() isReadInboxResponse_Item {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
+func (x *ReadInboxResponse) GetMessage() *InboxMessage {
+	if x != nil {
+		if x, ok := x.Item.(*ReadInboxResponse_Message); ok {
+			return x.Message
+		}
+	}
+	return nil
+}
+
+func (x *ReadInboxResponse) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Item.(*ReadInboxResponse_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+type isReadInboxResponse_Item interface {
+	isReadInboxResponse_Item()
+}
+
+type ReadInboxResponse_Message struct {
+	// A message.
+	Message *InboxMessage `protobuf:"bytes,1,opt,name=message,proto3,oneof"`
+}
+
+type ReadInboxResponse_Heartbeat struct {
+	// The stream lives.
+	Heartbeat *Heartbeat `protobuf:"bytes,2,opt,name=heartbeat,proto3,oneof"`
+}
+
+func (*ReadInboxResponse_Message) isReadInboxResponse_Item() {}
+
+func (*ReadInboxResponse_Heartbeat) isReadInboxResponse_Item() {}
+
+// AckInboxRequest says how far the inbox was read.
+type AckInboxRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Makes a retry return the first outcome, at most 256 bytes; kept 24 h.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Name of the team; empty: the team of the workspace.
+	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
+	// Absolute directory whose team is meant when none is named.
+	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// All up to this position was read. A cursor never goes back.
+	UpTo          uint64 `protobuf:"varint,4,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AckInboxRequest) Reset() {
+	*x = AckInboxRequest{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AckInboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AckInboxRequest) ProtoMessage() {}
+
+func (x *AckInboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AckInboxRequest.ProtoReflect.Descriptor instead.
+func (*AckInboxRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *AckInboxRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *AckInboxRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *AckInboxRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *AckInboxRequest) GetUpTo() uint64 {
+	if x != nil {
+		return x.UpTo
+	}
+	return 0
+}
+
+// AckInboxResponse tells what is left.
+type AckInboxResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Messages that the user has not acknowledged.
+	Unread        int32 `protobuf:"varint,1,opt,name=unread,proto3" json:"unread,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AckInboxResponse) Reset() {
+	*x = AckInboxResponse{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AckInboxResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AckInboxResponse) ProtoMessage() {}
+
+func (x *AckInboxResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AckInboxResponse.ProtoReflect.Descriptor instead.
+func (*AckInboxResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *AckInboxResponse) GetUnread() int32 {
+	if x != nil {
+		return x.Unread
+	}
+	return 0
+}
+
+// ExportTranscriptRequest names a task.
+type ExportTranscriptRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task, or with a team a teammate's name.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Name of the team in which task_id may be a name; empty: the team of the workspace.
+	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
+	// Absolute directory whose team is meant when none is named.
+	Workspace     string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportTranscriptRequest) Reset() {
+	*x = ExportTranscriptRequest{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportTranscriptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportTranscriptRequest) ProtoMessage() {}
+
+func (x *ExportTranscriptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportTranscriptRequest.ProtoReflect.Descriptor instead.
+func (*ExportTranscriptRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ExportTranscriptRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ExportTranscriptRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *ExportTranscriptRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+// ExportTranscriptResponse is one item of a transcript.
+type ExportTranscriptResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The item.
+	//
+	// Types that are valid to be assigned to Item:
+	//
+	//	*ExportTranscriptResponse_Task
+	//	*ExportTranscriptResponse_Entry
+	//	*ExportTranscriptResponse_Outcome
+	Item          isExportTranscriptResponse_Item `protobuf_oneof:"item"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportTranscriptResponse) Reset() {
+	*x = ExportTranscriptResponse{}
+	mi := &file_agentd_v1_team_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportTranscriptResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportTranscriptResponse) ProtoMessage() {}
+
+func (x *ExportTranscriptResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_team_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportTranscriptResponse.ProtoReflect.Descriptor instead.
+func (*ExportTranscriptResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ExportTranscriptResponse) GetItem() isExportTranscriptResponse_Item {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
+func (x *ExportTranscriptResponse) GetTask() *Task {
+	if x != nil {
+		if x, ok := x.Item.(*ExportTranscriptResponse_Task); ok {
+			return x.Task
+		}
+	}
+	return nil
+}
+
+func (x *ExportTranscriptResponse) GetEntry() *Entry {
+	if x != nil {
+		if x, ok := x.Item.(*ExportTranscriptResponse_Entry); ok {
+			return x.Entry
+		}
+	}
+	return nil
+}
+
+func (x *ExportTranscriptResponse) GetOutcome() *Outcome {
+	if x != nil {
+		if x, ok := x.Item.(*ExportTranscriptResponse_Outcome); ok {
+			return x.Outcome
+		}
+	}
+	return nil
+}
+
+type isExportTranscriptResponse_Item interface {
+	isExportTranscriptResponse_Item()
+}
+
+type ExportTranscriptResponse_Task struct {
+	// The task, first of all.
+	Task *Task `protobuf:"bytes,1,opt,name=task,proto3,oneof"`
+}
+
+type ExportTranscriptResponse_Entry struct {
+	// An entry.
+	Entry *Entry `protobuf:"bytes,2,opt,name=entry,proto3,oneof"`
+}
+
+type ExportTranscriptResponse_Outcome struct {
+	// How it ended, last of an ended task.
+	Outcome *Outcome `protobuf:"bytes,3,opt,name=outcome,proto3,oneof"`
+}
+
+func (*ExportTranscriptResponse_Task) isExportTranscriptResponse_Item() {}
+
+func (*ExportTranscriptResponse_Entry) isExportTranscriptResponse_Item() {}
+
+func (*ExportTranscriptResponse_Outcome) isExportTranscriptResponse_Item() {}
 
 // StopTeamRequest ends a team's tasks.
 type StopTeamRequest struct {
@@ -43,7 +1896,7 @@ type StopTeamRequest struct {
 
 func (x *StopTeamRequest) Reset() {
 	*x = StopTeamRequest{}
-	mi := &file_agentd_v1_team_service_proto_msgTypes[0]
+	mi := &file_agentd_v1_team_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -55,7 +1908,7 @@ func (x *StopTeamRequest) String() string {
 func (*StopTeamRequest) ProtoMessage() {}
 
 func (x *StopTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_team_service_proto_msgTypes[0]
+	mi := &file_agentd_v1_team_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -68,7 +1921,7 @@ func (x *StopTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTeamRequest.ProtoReflect.Descriptor instead.
 func (*StopTeamRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{0}
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StopTeamRequest) GetRequestId() string {
@@ -124,7 +1977,7 @@ type StopTeamResponse struct {
 
 func (x *StopTeamResponse) Reset() {
 	*x = StopTeamResponse{}
-	mi := &file_agentd_v1_team_service_proto_msgTypes[1]
+	mi := &file_agentd_v1_team_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -136,7 +1989,7 @@ func (x *StopTeamResponse) String() string {
 func (*StopTeamResponse) ProtoMessage() {}
 
 func (x *StopTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_team_service_proto_msgTypes[1]
+	mi := &file_agentd_v1_team_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -149,7 +2002,7 @@ func (x *StopTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTeamResponse.ProtoReflect.Descriptor instead.
 func (*StopTeamResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{1}
+	return file_agentd_v1_team_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StopTeamResponse) GetProgress() *StopProgress {
@@ -163,7 +2016,145 @@ var File_agentd_v1_team_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_team_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1cagentd/v1/team_service.proto\x12\tagentd.v1\x1a\x1dagentd/v1/agent_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8d\x02\n" +
+	"\x1cagentd/v1/team_service.proto\x12\tagentd.v1\x1a\x1dagentd/v1/agent_service.proto\x1a\x14agentd/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfe\x02\n" +
+	"\x04Team\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
+	"\tworkspace\x18\x03 \x01(\tR\tworkspace\x12 \n" +
+	"\vdescription\x18\x04 \x01(\tR\vdescription\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12)\n" +
+	"\x06budget\x18\x06 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x12&\n" +
+	"\x05usage\x18\a \x01(\v2\x10.agentd.v1.UsageR\x05usage\x12\x1c\n" +
+	"\tteammates\x18\b \x01(\x05R\tteammates\x12 \n" +
+	"\flead_task_id\x18\t \x01(\tR\n" +
+	"leadTaskId\x12#\n" +
+	"\runread_leader\x18\n" +
+	" \x01(\x05R\funreadLeader\x12\x1f\n" +
+	"\vunread_user\x18\v \x01(\x05R\n" +
+	"unreadUser\"\xb1\x01\n" +
+	"\x11CreateTeamRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
+	"\tworkspace\x18\x03 \x01(\tR\tworkspace\x12 \n" +
+	"\vdescription\x18\x04 \x01(\tR\vdescription\x12)\n" +
+	"\x06budget\x18\x05 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\"9\n" +
+	"\x12CreateTeamResponse\x12#\n" +
+	"\x04team\x18\x01 \x01(\v2\x0f.agentd.v1.TeamR\x04team\"B\n" +
+	"\x0eGetTeamRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1c\n" +
+	"\tworkspace\x18\x02 \x01(\tR\tworkspace\"6\n" +
+	"\x0fGetTeamResponse\x12#\n" +
+	"\x04team\x18\x01 \x01(\v2\x0f.agentd.v1.TeamR\x04team\"N\n" +
+	"\x10ListTeamsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"b\n" +
+	"\x11ListTeamsResponse\x12%\n" +
+	"\x05teams\x18\x01 \x03(\v2\x0f.agentd.v1.TeamR\x05teams\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xca\x01\n" +
+	"\x11UpdateTeamRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04team\x18\x02 \x01(\tR\x04team\x12\x17\n" +
+	"\x04name\x18\x03 \x01(\tH\x00R\x04name\x88\x01\x01\x12%\n" +
+	"\vdescription\x18\x04 \x01(\tH\x01R\vdescription\x88\x01\x01\x12)\n" +
+	"\x06budget\x18\x05 \x01(\v2\x11.agentd.v1.BudgetR\x06budgetB\a\n" +
+	"\x05_nameB\x0e\n" +
+	"\f_description\"9\n" +
+	"\x12UpdateTeamResponse\x12#\n" +
+	"\x04team\x18\x01 \x01(\v2\x0f.agentd.v1.TeamR\x04team\"\x8a\x01\n" +
+	"\x11DeleteTeamRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04team\x18\x02 \x01(\tR\x04team\x12*\n" +
+	"\x05level\x18\x03 \x01(\x0e2\x14.agentd.v1.StopLevelR\x05level\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x14\n" +
+	"\x12DeleteTeamResponse\"\xbc\x02\n" +
+	"\x0eTeammateStatus\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12#\n" +
+	"\x04task\x18\x03 \x01(\v2\x0f.agentd.v1.TaskR\x04task\x12\x1c\n" +
+	"\tdismissed\x18\x04 \x01(\bR\tdismissed\x12\x16\n" +
+	"\x06asleep\x18\x05 \x01(\tR\x06asleep\x12#\n" +
+	"\rplan_approval\x18\x06 \x01(\bR\fplanApproval\x12#\n" +
+	"\rplan_approved\x18\a \x01(\bR\fplanApproved\x12&\n" +
+	"\x0fplan_control_id\x18\b \x01(\tR\rplanControlId\x12.\n" +
+	"\x13shutdown_control_id\x18\t \x01(\tR\x11shutdownControlId\"\x9c\x01\n" +
+	"\x14ListTeammatesRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1c\n" +
+	"\tworkspace\x18\x02 \x01(\tR\tworkspace\x12\x16\n" +
+	"\x06living\x18\x03 \x01(\bR\x06living\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\"x\n" +
+	"\x15ListTeammatesResponse\x127\n" +
+	"\tteammates\x18\x01 \x03(\v2\x19.agentd.v1.TeammateStatusR\tteammates\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Z\n" +
+	"\x12GetTeammateRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1c\n" +
+	"\tworkspace\x18\x02 \x01(\tR\tworkspace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"L\n" +
+	"\x13GetTeammateResponse\x125\n" +
+	"\bteammate\x18\x01 \x01(\v2\x19.agentd.v1.TeammateStatusR\bteammate\"\xc1\x01\n" +
+	"\x16DismissTeammateRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04team\x18\x02 \x01(\tR\x04team\x12\x1c\n" +
+	"\tworkspace\x18\x03 \x01(\tR\tworkspace\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12*\n" +
+	"\x05level\x18\x05 \x01(\x0e2\x14.agentd.v1.StopLevelR\x05level\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"P\n" +
+	"\x17DismissTeammateResponse\x125\n" +
+	"\bteammate\x18\x01 \x01(\v2\x19.agentd.v1.TeammateStatusR\bteammate\"\x9e\x01\n" +
+	"\x10ReadInboxRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1c\n" +
+	"\tworkspace\x18\x02 \x01(\tR\tworkspace\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\x04R\x05after\x12\x16\n" +
+	"\x06unread\x18\x04 \x01(\bR\x06unread\x12\x16\n" +
+	"\x06follow\x18\x05 \x01(\bR\x06follow\x12\x12\n" +
+	"\x04tail\x18\x06 \x01(\x05R\x04tail\"\x9d\x03\n" +
+	"\fInboxMessage\x12\x10\n" +
+	"\x03pos\x18\x01 \x01(\x04R\x03pos\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\tR\x02to\x12*\n" +
+	"\x04kind\x18\x05 \x01(\x0e2\x16.agentd.v1.MessageKindR\x04kind\x12\x18\n" +
+	"\asummary\x18\x06 \x01(\tR\asummary\x12\x12\n" +
+	"\x04text\x18\a \x01(\tR\x04text\x12.\n" +
+	"\x04time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05taken\x18\t \x01(\bR\x05taken\x12\x14\n" +
+	"\x05acked\x18\n" +
+	" \x01(\bR\x05acked\x12\x17\n" +
+	"\atask_id\x18\v \x01(\tR\x06taskId\x12\x10\n" +
+	"\x03seq\x18\f \x01(\x04R\x03seq\x12\x1d\n" +
+	"\n" +
+	"control_id\x18\r \x01(\tR\tcontrolId\x12\x18\n" +
+	"\aapprove\x18\x0e \x01(\bR\aapprove\x12\x1e\n" +
+	"\vin_reply_to\x18\x0f \x01(\tR\tinReplyTo\"\x86\x01\n" +
+	"\x11ReadInboxResponse\x123\n" +
+	"\amessage\x18\x01 \x01(\v2\x17.agentd.v1.InboxMessageH\x00R\amessage\x124\n" +
+	"\theartbeat\x18\x02 \x01(\v2\x14.agentd.v1.HeartbeatH\x00R\theartbeatB\x06\n" +
+	"\x04item\"w\n" +
+	"\x0fAckInboxRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04team\x18\x02 \x01(\tR\x04team\x12\x1c\n" +
+	"\tworkspace\x18\x03 \x01(\tR\tworkspace\x12\x13\n" +
+	"\x05up_to\x18\x04 \x01(\x04R\x04upTo\"*\n" +
+	"\x10AckInboxResponse\x12\x16\n" +
+	"\x06unread\x18\x01 \x01(\x05R\x06unread\"d\n" +
+	"\x17ExportTranscriptRequest\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
+	"\x04team\x18\x02 \x01(\tR\x04team\x12\x1c\n" +
+	"\tworkspace\x18\x03 \x01(\tR\tworkspace\"\xa3\x01\n" +
+	"\x18ExportTranscriptResponse\x12%\n" +
+	"\x04task\x18\x01 \x01(\v2\x0f.agentd.v1.TaskH\x00R\x04task\x12(\n" +
+	"\x05entry\x18\x02 \x01(\v2\x10.agentd.v1.EntryH\x00R\x05entry\x12.\n" +
+	"\aoutcome\x18\x03 \x01(\v2\x12.agentd.v1.OutcomeH\x00R\aoutcomeB\x06\n" +
+	"\x04item\"\x8d\x02\n" +
 	"\x0fStopTeamRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -173,9 +2164,23 @@ const file_agentd_v1_team_service_proto_rawDesc = "" +
 	"\x0ecancel_timeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rcancelTimeout\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\"G\n" +
 	"\x10StopTeamResponse\x123\n" +
-	"\bprogress\x18\x01 \x01(\v2\x17.agentd.v1.StopProgressR\bprogress2T\n" +
-	"\vTeamService\x12E\n" +
-	"\bStopTeam\x12\x1a.agentd.v1.StopTeamRequest\x1a\x1b.agentd.v1.StopTeamResponse0\x01B5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
+	"\bprogress\x18\x01 \x01(\v2\x17.agentd.v1.StopProgressR\bprogress2\xa9\a\n" +
+	"\vTeamService\x12I\n" +
+	"\n" +
+	"CreateTeam\x12\x1c.agentd.v1.CreateTeamRequest\x1a\x1d.agentd.v1.CreateTeamResponse\x12@\n" +
+	"\aGetTeam\x12\x19.agentd.v1.GetTeamRequest\x1a\x1a.agentd.v1.GetTeamResponse\x12F\n" +
+	"\tListTeams\x12\x1b.agentd.v1.ListTeamsRequest\x1a\x1c.agentd.v1.ListTeamsResponse\x12I\n" +
+	"\n" +
+	"UpdateTeam\x12\x1c.agentd.v1.UpdateTeamRequest\x1a\x1d.agentd.v1.UpdateTeamResponse\x12I\n" +
+	"\n" +
+	"DeleteTeam\x12\x1c.agentd.v1.DeleteTeamRequest\x1a\x1d.agentd.v1.DeleteTeamResponse\x12E\n" +
+	"\bStopTeam\x12\x1a.agentd.v1.StopTeamRequest\x1a\x1b.agentd.v1.StopTeamResponse0\x01\x12R\n" +
+	"\rListTeammates\x12\x1f.agentd.v1.ListTeammatesRequest\x1a .agentd.v1.ListTeammatesResponse\x12L\n" +
+	"\vGetTeammate\x12\x1d.agentd.v1.GetTeammateRequest\x1a\x1e.agentd.v1.GetTeammateResponse\x12X\n" +
+	"\x0fDismissTeammate\x12!.agentd.v1.DismissTeammateRequest\x1a\".agentd.v1.DismissTeammateResponse\x12H\n" +
+	"\tReadInbox\x12\x1b.agentd.v1.ReadInboxRequest\x1a\x1c.agentd.v1.ReadInboxResponse0\x01\x12C\n" +
+	"\bAckInbox\x12\x1a.agentd.v1.AckInboxRequest\x1a\x1b.agentd.v1.AckInboxResponse\x12]\n" +
+	"\x10ExportTranscript\x12\".agentd.v1.ExportTranscriptRequest\x1a#.agentd.v1.ExportTranscriptResponse0\x01B5Z3github.com/agentd-dev/agentd/gen/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_team_service_proto_rawDescOnce sync.Once
@@ -189,26 +2194,103 @@ func file_agentd_v1_team_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_team_service_proto_rawDescData
 }
 
-var file_agentd_v1_team_service_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_agentd_v1_team_service_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_agentd_v1_team_service_proto_goTypes = []any{
-	(*StopTeamRequest)(nil),     // 0: agentd.v1.StopTeamRequest
-	(*StopTeamResponse)(nil),    // 1: agentd.v1.StopTeamResponse
-	(StopLevel)(0),              // 2: agentd.v1.StopLevel
-	(*durationpb.Duration)(nil), // 3: google.protobuf.Duration
-	(*StopProgress)(nil),        // 4: agentd.v1.StopProgress
+	(*Team)(nil),                     // 0: agentd.v1.Team
+	(*CreateTeamRequest)(nil),        // 1: agentd.v1.CreateTeamRequest
+	(*CreateTeamResponse)(nil),       // 2: agentd.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),           // 3: agentd.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),          // 4: agentd.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),         // 5: agentd.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),        // 6: agentd.v1.ListTeamsResponse
+	(*UpdateTeamRequest)(nil),        // 7: agentd.v1.UpdateTeamRequest
+	(*UpdateTeamResponse)(nil),       // 8: agentd.v1.UpdateTeamResponse
+	(*DeleteTeamRequest)(nil),        // 9: agentd.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),       // 10: agentd.v1.DeleteTeamResponse
+	(*TeammateStatus)(nil),           // 11: agentd.v1.TeammateStatus
+	(*ListTeammatesRequest)(nil),     // 12: agentd.v1.ListTeammatesRequest
+	(*ListTeammatesResponse)(nil),    // 13: agentd.v1.ListTeammatesResponse
+	(*GetTeammateRequest)(nil),       // 14: agentd.v1.GetTeammateRequest
+	(*GetTeammateResponse)(nil),      // 15: agentd.v1.GetTeammateResponse
+	(*DismissTeammateRequest)(nil),   // 16: agentd.v1.DismissTeammateRequest
+	(*DismissTeammateResponse)(nil),  // 17: agentd.v1.DismissTeammateResponse
+	(*ReadInboxRequest)(nil),         // 18: agentd.v1.ReadInboxRequest
+	(*InboxMessage)(nil),             // 19: agentd.v1.InboxMessage
+	(*ReadInboxResponse)(nil),        // 20: agentd.v1.ReadInboxResponse
+	(*AckInboxRequest)(nil),          // 21: agentd.v1.AckInboxRequest
+	(*AckInboxResponse)(nil),         // 22: agentd.v1.AckInboxResponse
+	(*ExportTranscriptRequest)(nil),  // 23: agentd.v1.ExportTranscriptRequest
+	(*ExportTranscriptResponse)(nil), // 24: agentd.v1.ExportTranscriptResponse
+	(*StopTeamRequest)(nil),          // 25: agentd.v1.StopTeamRequest
+	(*StopTeamResponse)(nil),         // 26: agentd.v1.StopTeamResponse
+	(*timestamppb.Timestamp)(nil),    // 27: google.protobuf.Timestamp
+	(*Budget)(nil),                   // 28: agentd.v1.Budget
+	(*Usage)(nil),                    // 29: agentd.v1.Usage
+	(StopLevel)(0),                   // 30: agentd.v1.StopLevel
+	(*Task)(nil),                     // 31: agentd.v1.Task
+	(MessageKind)(0),                 // 32: agentd.v1.MessageKind
+	(*Heartbeat)(nil),                // 33: agentd.v1.Heartbeat
+	(*Entry)(nil),                    // 34: agentd.v1.Entry
+	(*Outcome)(nil),                  // 35: agentd.v1.Outcome
+	(*durationpb.Duration)(nil),      // 36: google.protobuf.Duration
+	(*StopProgress)(nil),             // 37: agentd.v1.StopProgress
 }
 var file_agentd_v1_team_service_proto_depIdxs = []int32{
-	2, // 0: agentd.v1.StopTeamRequest.level:type_name -> agentd.v1.StopLevel
-	3, // 1: agentd.v1.StopTeamRequest.wrap_up_timeout:type_name -> google.protobuf.Duration
-	3, // 2: agentd.v1.StopTeamRequest.cancel_timeout:type_name -> google.protobuf.Duration
-	4, // 3: agentd.v1.StopTeamResponse.progress:type_name -> agentd.v1.StopProgress
-	0, // 4: agentd.v1.TeamService.StopTeam:input_type -> agentd.v1.StopTeamRequest
-	1, // 5: agentd.v1.TeamService.StopTeam:output_type -> agentd.v1.StopTeamResponse
-	5, // [5:6] is the sub-list for method output_type
-	4, // [4:5] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	27, // 0: agentd.v1.Team.created_at:type_name -> google.protobuf.Timestamp
+	28, // 1: agentd.v1.Team.budget:type_name -> agentd.v1.Budget
+	29, // 2: agentd.v1.Team.usage:type_name -> agentd.v1.Usage
+	28, // 3: agentd.v1.CreateTeamRequest.budget:type_name -> agentd.v1.Budget
+	0,  // 4: agentd.v1.CreateTeamResponse.team:type_name -> agentd.v1.Team
+	0,  // 5: agentd.v1.GetTeamResponse.team:type_name -> agentd.v1.Team
+	0,  // 6: agentd.v1.ListTeamsResponse.teams:type_name -> agentd.v1.Team
+	28, // 7: agentd.v1.UpdateTeamRequest.budget:type_name -> agentd.v1.Budget
+	0,  // 8: agentd.v1.UpdateTeamResponse.team:type_name -> agentd.v1.Team
+	30, // 9: agentd.v1.DeleteTeamRequest.level:type_name -> agentd.v1.StopLevel
+	31, // 10: agentd.v1.TeammateStatus.task:type_name -> agentd.v1.Task
+	11, // 11: agentd.v1.ListTeammatesResponse.teammates:type_name -> agentd.v1.TeammateStatus
+	11, // 12: agentd.v1.GetTeammateResponse.teammate:type_name -> agentd.v1.TeammateStatus
+	30, // 13: agentd.v1.DismissTeammateRequest.level:type_name -> agentd.v1.StopLevel
+	11, // 14: agentd.v1.DismissTeammateResponse.teammate:type_name -> agentd.v1.TeammateStatus
+	32, // 15: agentd.v1.InboxMessage.kind:type_name -> agentd.v1.MessageKind
+	27, // 16: agentd.v1.InboxMessage.time:type_name -> google.protobuf.Timestamp
+	19, // 17: agentd.v1.ReadInboxResponse.message:type_name -> agentd.v1.InboxMessage
+	33, // 18: agentd.v1.ReadInboxResponse.heartbeat:type_name -> agentd.v1.Heartbeat
+	31, // 19: agentd.v1.ExportTranscriptResponse.task:type_name -> agentd.v1.Task
+	34, // 20: agentd.v1.ExportTranscriptResponse.entry:type_name -> agentd.v1.Entry
+	35, // 21: agentd.v1.ExportTranscriptResponse.outcome:type_name -> agentd.v1.Outcome
+	30, // 22: agentd.v1.StopTeamRequest.level:type_name -> agentd.v1.StopLevel
+	36, // 23: agentd.v1.StopTeamRequest.wrap_up_timeout:type_name -> google.protobuf.Duration
+	36, // 24: agentd.v1.StopTeamRequest.cancel_timeout:type_name -> google.protobuf.Duration
+	37, // 25: agentd.v1.StopTeamResponse.progress:type_name -> agentd.v1.StopProgress
+	1,  // 26: agentd.v1.TeamService.CreateTeam:input_type -> agentd.v1.CreateTeamRequest
+	3,  // 27: agentd.v1.TeamService.GetTeam:input_type -> agentd.v1.GetTeamRequest
+	5,  // 28: agentd.v1.TeamService.ListTeams:input_type -> agentd.v1.ListTeamsRequest
+	7,  // 29: agentd.v1.TeamService.UpdateTeam:input_type -> agentd.v1.UpdateTeamRequest
+	9,  // 30: agentd.v1.TeamService.DeleteTeam:input_type -> agentd.v1.DeleteTeamRequest
+	25, // 31: agentd.v1.TeamService.StopTeam:input_type -> agentd.v1.StopTeamRequest
+	12, // 32: agentd.v1.TeamService.ListTeammates:input_type -> agentd.v1.ListTeammatesRequest
+	14, // 33: agentd.v1.TeamService.GetTeammate:input_type -> agentd.v1.GetTeammateRequest
+	16, // 34: agentd.v1.TeamService.DismissTeammate:input_type -> agentd.v1.DismissTeammateRequest
+	18, // 35: agentd.v1.TeamService.ReadInbox:input_type -> agentd.v1.ReadInboxRequest
+	21, // 36: agentd.v1.TeamService.AckInbox:input_type -> agentd.v1.AckInboxRequest
+	23, // 37: agentd.v1.TeamService.ExportTranscript:input_type -> agentd.v1.ExportTranscriptRequest
+	2,  // 38: agentd.v1.TeamService.CreateTeam:output_type -> agentd.v1.CreateTeamResponse
+	4,  // 39: agentd.v1.TeamService.GetTeam:output_type -> agentd.v1.GetTeamResponse
+	6,  // 40: agentd.v1.TeamService.ListTeams:output_type -> agentd.v1.ListTeamsResponse
+	8,  // 41: agentd.v1.TeamService.UpdateTeam:output_type -> agentd.v1.UpdateTeamResponse
+	10, // 42: agentd.v1.TeamService.DeleteTeam:output_type -> agentd.v1.DeleteTeamResponse
+	26, // 43: agentd.v1.TeamService.StopTeam:output_type -> agentd.v1.StopTeamResponse
+	13, // 44: agentd.v1.TeamService.ListTeammates:output_type -> agentd.v1.ListTeammatesResponse
+	15, // 45: agentd.v1.TeamService.GetTeammate:output_type -> agentd.v1.GetTeammateResponse
+	17, // 46: agentd.v1.TeamService.DismissTeammate:output_type -> agentd.v1.DismissTeammateResponse
+	20, // 47: agentd.v1.TeamService.ReadInbox:output_type -> agentd.v1.ReadInboxResponse
+	22, // 48: agentd.v1.TeamService.AckInbox:output_type -> agentd.v1.AckInboxResponse
+	24, // 49: agentd.v1.TeamService.ExportTranscript:output_type -> agentd.v1.ExportTranscriptResponse
+	38, // [38:50] is the sub-list for method output_type
+	26, // [26:38] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_team_service_proto_init() }
@@ -217,13 +2299,24 @@ func file_agentd_v1_team_service_proto_init() {
 		return
 	}
 	file_agentd_v1_agent_service_proto_init()
+	file_agentd_v1_task_proto_init()
+	file_agentd_v1_team_service_proto_msgTypes[7].OneofWrappers = []any{}
+	file_agentd_v1_team_service_proto_msgTypes[20].OneofWrappers = []any{
+		(*ReadInboxResponse_Message)(nil),
+		(*ReadInboxResponse_Heartbeat)(nil),
+	}
+	file_agentd_v1_team_service_proto_msgTypes[24].OneofWrappers = []any{
+		(*ExportTranscriptResponse_Task)(nil),
+		(*ExportTranscriptResponse_Entry)(nil),
+		(*ExportTranscriptResponse_Outcome)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_team_service_proto_rawDesc), len(file_agentd_v1_team_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

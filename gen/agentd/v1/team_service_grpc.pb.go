@@ -19,17 +19,51 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	TeamService_StopTeam_FullMethodName = "/agentd.v1.TeamService/StopTeam"
+	TeamService_CreateTeam_FullMethodName       = "/agentd.v1.TeamService/CreateTeam"
+	TeamService_GetTeam_FullMethodName          = "/agentd.v1.TeamService/GetTeam"
+	TeamService_ListTeams_FullMethodName        = "/agentd.v1.TeamService/ListTeams"
+	TeamService_UpdateTeam_FullMethodName       = "/agentd.v1.TeamService/UpdateTeam"
+	TeamService_DeleteTeam_FullMethodName       = "/agentd.v1.TeamService/DeleteTeam"
+	TeamService_StopTeam_FullMethodName         = "/agentd.v1.TeamService/StopTeam"
+	TeamService_ListTeammates_FullMethodName    = "/agentd.v1.TeamService/ListTeammates"
+	TeamService_GetTeammate_FullMethodName      = "/agentd.v1.TeamService/GetTeammate"
+	TeamService_DismissTeammate_FullMethodName  = "/agentd.v1.TeamService/DismissTeammate"
+	TeamService_ReadInbox_FullMethodName        = "/agentd.v1.TeamService/ReadInbox"
+	TeamService_AckInbox_FullMethodName         = "/agentd.v1.TeamService/AckInbox"
+	TeamService_ExportTranscript_FullMethodName = "/agentd.v1.TeamService/ExportTranscript"
 )
 
 // TeamServiceClient is the client API for TeamService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TeamService is about teams as a whole.
+// TeamService is about teams and who is in them.
 type TeamServiceClient interface {
+	// CreateTeam makes a team. ALREADY_EXISTS when its name, in any case, or its workspace is another team's.
+	CreateTeam(ctx context.Context, in *CreateTeamRequest, opts ...grpc.CallOption) (*CreateTeamResponse, error)
+	// GetTeam shows a team.
+	GetTeam(ctx context.Context, in *GetTeamRequest, opts ...grpc.CallOption) (*GetTeamResponse, error)
+	// ListTeams lists teams by creation, newest last.
+	ListTeams(ctx context.Context, in *ListTeamsRequest, opts ...grpc.CallOption) (*ListTeamsResponse, error)
+	// UpdateTeam changes what is set. A name is changed only while the team has no living teammate.
+	UpdateTeam(ctx context.Context, in *UpdateTeamRequest, opts ...grpc.CallOption) (*UpdateTeamResponse, error)
+	// DeleteTeam ends all living tasks of a team, waits until their processes are gone, and forgets the team: its name and
+	// workspace are free again. Transcripts of its tasks stay readable by id.
+	DeleteTeam(ctx context.Context, in *DeleteTeamRequest, opts ...grpc.CallOption) (*DeleteTeamResponse, error)
 	// StopTeam ends all living tasks of a team, and streams progress until the last is terminal.
 	StopTeam(ctx context.Context, in *StopTeamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StopTeamResponse], error)
+	// ListTeammates shows the roster: the lead first, then by creation.
+	ListTeammates(ctx context.Context, in *ListTeammatesRequest, opts ...grpc.CallOption) (*ListTeammatesResponse, error)
+	// GetTeammate shows one teammate.
+	GetTeammate(ctx context.Context, in *GetTeammateRequest, opts ...grpc.CallOption) (*GetTeammateResponse, error)
+	// DismissTeammate ends a teammate for good: no message revives it, and its unread mail goes back.
+	DismissTeammate(ctx context.Context, in *DismissTeammateRequest, opts ...grpc.CallOption) (*DismissTeammateResponse, error)
+	// ReadInbox shows the leader inbox and moves no cursor.
+	ReadInbox(ctx context.Context, in *ReadInboxRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadInboxResponse], error)
+	// AckInbox moves the user's cursor, and while no lead lives the leader's too.
+	AckInbox(ctx context.Context, in *AckInboxRequest, opts ...grpc.CallOption) (*AckInboxResponse, error)
+	// ExportTranscript streams a whole transcript as it is now, over all incarnations.
+	ExportTranscript(ctx context.Context, in *ExportTranscriptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportTranscriptResponse], error)
 }
 
 type teamServiceClient struct {
@@ -38,6 +72,56 @@ type teamServiceClient struct {
 
 func NewTeamServiceClient(cc grpc.ClientConnInterface) TeamServiceClient {
 	return &teamServiceClient{cc}
+}
+
+func (c *teamServiceClient) CreateTeam(ctx context.Context, in *CreateTeamRequest, opts ...grpc.CallOption) (*CreateTeamResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateTeamResponse)
+	err := c.cc.Invoke(ctx, TeamService_CreateTeam_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) GetTeam(ctx context.Context, in *GetTeamRequest, opts ...grpc.CallOption) (*GetTeamResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTeamResponse)
+	err := c.cc.Invoke(ctx, TeamService_GetTeam_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) ListTeams(ctx context.Context, in *ListTeamsRequest, opts ...grpc.CallOption) (*ListTeamsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTeamsResponse)
+	err := c.cc.Invoke(ctx, TeamService_ListTeams_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) UpdateTeam(ctx context.Context, in *UpdateTeamRequest, opts ...grpc.CallOption) (*UpdateTeamResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateTeamResponse)
+	err := c.cc.Invoke(ctx, TeamService_UpdateTeam_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) DeleteTeam(ctx context.Context, in *DeleteTeamRequest, opts ...grpc.CallOption) (*DeleteTeamResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteTeamResponse)
+	err := c.cc.Invoke(ctx, TeamService_DeleteTeam_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *teamServiceClient) StopTeam(ctx context.Context, in *StopTeamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StopTeamResponse], error) {
@@ -59,14 +143,115 @@ func (c *teamServiceClient) StopTeam(ctx context.Context, in *StopTeamRequest, o
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type TeamService_StopTeamClient = grpc.ServerStreamingClient[StopTeamResponse]
 
+func (c *teamServiceClient) ListTeammates(ctx context.Context, in *ListTeammatesRequest, opts ...grpc.CallOption) (*ListTeammatesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTeammatesResponse)
+	err := c.cc.Invoke(ctx, TeamService_ListTeammates_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) GetTeammate(ctx context.Context, in *GetTeammateRequest, opts ...grpc.CallOption) (*GetTeammateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTeammateResponse)
+	err := c.cc.Invoke(ctx, TeamService_GetTeammate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) DismissTeammate(ctx context.Context, in *DismissTeammateRequest, opts ...grpc.CallOption) (*DismissTeammateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DismissTeammateResponse)
+	err := c.cc.Invoke(ctx, TeamService_DismissTeammate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) ReadInbox(ctx context.Context, in *ReadInboxRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadInboxResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &TeamService_ServiceDesc.Streams[1], TeamService_ReadInbox_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadInboxRequest, ReadInboxResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type TeamService_ReadInboxClient = grpc.ServerStreamingClient[ReadInboxResponse]
+
+func (c *teamServiceClient) AckInbox(ctx context.Context, in *AckInboxRequest, opts ...grpc.CallOption) (*AckInboxResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AckInboxResponse)
+	err := c.cc.Invoke(ctx, TeamService_AckInbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) ExportTranscript(ctx context.Context, in *ExportTranscriptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportTranscriptResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &TeamService_ServiceDesc.Streams[2], TeamService_ExportTranscript_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportTranscriptRequest, ExportTranscriptResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type TeamService_ExportTranscriptClient = grpc.ServerStreamingClient[ExportTranscriptResponse]
+
 // TeamServiceServer is the server API for TeamService service.
 // All implementations must embed UnimplementedTeamServiceServer
 // for forward compatibility.
 //
-// TeamService is about teams as a whole.
+// TeamService is about teams and who is in them.
 type TeamServiceServer interface {
+	// CreateTeam makes a team. ALREADY_EXISTS when its name, in any case, or its workspace is another team's.
+	CreateTeam(context.Context, *CreateTeamRequest) (*CreateTeamResponse, error)
+	// GetTeam shows a team.
+	GetTeam(context.Context, *GetTeamRequest) (*GetTeamResponse, error)
+	// ListTeams lists teams by creation, newest last.
+	ListTeams(context.Context, *ListTeamsRequest) (*ListTeamsResponse, error)
+	// UpdateTeam changes what is set. A name is changed only while the team has no living teammate.
+	UpdateTeam(context.Context, *UpdateTeamRequest) (*UpdateTeamResponse, error)
+	// DeleteTeam ends all living tasks of a team, waits until their processes are gone, and forgets the team: its name and
+	// workspace are free again. Transcripts of its tasks stay readable by id.
+	DeleteTeam(context.Context, *DeleteTeamRequest) (*DeleteTeamResponse, error)
 	// StopTeam ends all living tasks of a team, and streams progress until the last is terminal.
 	StopTeam(*StopTeamRequest, grpc.ServerStreamingServer[StopTeamResponse]) error
+	// ListTeammates shows the roster: the lead first, then by creation.
+	ListTeammates(context.Context, *ListTeammatesRequest) (*ListTeammatesResponse, error)
+	// GetTeammate shows one teammate.
+	GetTeammate(context.Context, *GetTeammateRequest) (*GetTeammateResponse, error)
+	// DismissTeammate ends a teammate for good: no message revives it, and its unread mail goes back.
+	DismissTeammate(context.Context, *DismissTeammateRequest) (*DismissTeammateResponse, error)
+	// ReadInbox shows the leader inbox and moves no cursor.
+	ReadInbox(*ReadInboxRequest, grpc.ServerStreamingServer[ReadInboxResponse]) error
+	// AckInbox moves the user's cursor, and while no lead lives the leader's too.
+	AckInbox(context.Context, *AckInboxRequest) (*AckInboxResponse, error)
+	// ExportTranscript streams a whole transcript as it is now, over all incarnations.
+	ExportTranscript(*ExportTranscriptRequest, grpc.ServerStreamingServer[ExportTranscriptResponse]) error
 	mustEmbedUnimplementedTeamServiceServer()
 }
 
@@ -77,8 +262,41 @@ type TeamServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedTeamServiceServer struct{}
 
+func (UnimplementedTeamServiceServer) CreateTeam(context.Context, *CreateTeamRequest) (*CreateTeamResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateTeam not implemented")
+}
+func (UnimplementedTeamServiceServer) GetTeam(context.Context, *GetTeamRequest) (*GetTeamResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTeam not implemented")
+}
+func (UnimplementedTeamServiceServer) ListTeams(context.Context, *ListTeamsRequest) (*ListTeamsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTeams not implemented")
+}
+func (UnimplementedTeamServiceServer) UpdateTeam(context.Context, *UpdateTeamRequest) (*UpdateTeamResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateTeam not implemented")
+}
+func (UnimplementedTeamServiceServer) DeleteTeam(context.Context, *DeleteTeamRequest) (*DeleteTeamResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteTeam not implemented")
+}
 func (UnimplementedTeamServiceServer) StopTeam(*StopTeamRequest, grpc.ServerStreamingServer[StopTeamResponse]) error {
 	return status.Error(codes.Unimplemented, "method StopTeam not implemented")
+}
+func (UnimplementedTeamServiceServer) ListTeammates(context.Context, *ListTeammatesRequest) (*ListTeammatesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTeammates not implemented")
+}
+func (UnimplementedTeamServiceServer) GetTeammate(context.Context, *GetTeammateRequest) (*GetTeammateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTeammate not implemented")
+}
+func (UnimplementedTeamServiceServer) DismissTeammate(context.Context, *DismissTeammateRequest) (*DismissTeammateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DismissTeammate not implemented")
+}
+func (UnimplementedTeamServiceServer) ReadInbox(*ReadInboxRequest, grpc.ServerStreamingServer[ReadInboxResponse]) error {
+	return status.Error(codes.Unimplemented, "method ReadInbox not implemented")
+}
+func (UnimplementedTeamServiceServer) AckInbox(context.Context, *AckInboxRequest) (*AckInboxResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AckInbox not implemented")
+}
+func (UnimplementedTeamServiceServer) ExportTranscript(*ExportTranscriptRequest, grpc.ServerStreamingServer[ExportTranscriptResponse]) error {
+	return status.Error(codes.Unimplemented, "method ExportTranscript not implemented")
 }
 func (UnimplementedTeamServiceServer) mustEmbedUnimplementedTeamServiceServer() {}
 func (UnimplementedTeamServiceServer) testEmbeddedByValue()                     {}
@@ -101,6 +319,96 @@ func RegisterTeamServiceServer(s grpc.ServiceRegistrar, srv TeamServiceServer) {
 	s.RegisterService(&TeamService_ServiceDesc, srv)
 }
 
+func _TeamService_CreateTeam_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateTeamRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).CreateTeam(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_CreateTeam_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).CreateTeam(ctx, req.(*CreateTeamRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_GetTeam_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTeamRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).GetTeam(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_GetTeam_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).GetTeam(ctx, req.(*GetTeamRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_ListTeams_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTeamsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).ListTeams(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_ListTeams_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).ListTeams(ctx, req.(*ListTeamsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_UpdateTeam_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateTeamRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).UpdateTeam(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_UpdateTeam_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).UpdateTeam(ctx, req.(*UpdateTeamRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_DeleteTeam_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteTeamRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).DeleteTeam(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_DeleteTeam_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).DeleteTeam(ctx, req.(*DeleteTeamRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TeamService_StopTeam_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(StopTeamRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -112,17 +420,158 @@ func _TeamService_StopTeam_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type TeamService_StopTeamServer = grpc.ServerStreamingServer[StopTeamResponse]
 
+func _TeamService_ListTeammates_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTeammatesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).ListTeammates(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_ListTeammates_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).ListTeammates(ctx, req.(*ListTeammatesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_GetTeammate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTeammateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).GetTeammate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_GetTeammate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).GetTeammate(ctx, req.(*GetTeammateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_DismissTeammate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DismissTeammateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).DismissTeammate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_DismissTeammate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).DismissTeammate(ctx, req.(*DismissTeammateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_ReadInbox_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadInboxRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(TeamServiceServer).ReadInbox(m, &grpc.GenericServerStream[ReadInboxRequest, ReadInboxResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type TeamService_ReadInboxServer = grpc.ServerStreamingServer[ReadInboxResponse]
+
+func _TeamService_AckInbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AckInboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).AckInbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_AckInbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).AckInbox(ctx, req.(*AckInboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_ExportTranscript_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportTranscriptRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(TeamServiceServer).ExportTranscript(m, &grpc.GenericServerStream[ExportTranscriptRequest, ExportTranscriptResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type TeamService_ExportTranscriptServer = grpc.ServerStreamingServer[ExportTranscriptResponse]
+
 // TeamService_ServiceDesc is the grpc.ServiceDesc for TeamService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var TeamService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "agentd.v1.TeamService",
 	HandlerType: (*TeamServiceServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "CreateTeam",
+			Handler:    _TeamService_CreateTeam_Handler,
+		},
+		{
+			MethodName: "GetTeam",
+			Handler:    _TeamService_GetTeam_Handler,
+		},
+		{
+			MethodName: "ListTeams",
+			Handler:    _TeamService_ListTeams_Handler,
+		},
+		{
+			MethodName: "UpdateTeam",
+			Handler:    _TeamService_UpdateTeam_Handler,
+		},
+		{
+			MethodName: "DeleteTeam",
+			Handler:    _TeamService_DeleteTeam_Handler,
+		},
+		{
+			MethodName: "ListTeammates",
+			Handler:    _TeamService_ListTeammates_Handler,
+		},
+		{
+			MethodName: "GetTeammate",
+			Handler:    _TeamService_GetTeammate_Handler,
+		},
+		{
+			MethodName: "DismissTeammate",
+			Handler:    _TeamService_DismissTeammate_Handler,
+		},
+		{
+			MethodName: "AckInbox",
+			Handler:    _TeamService_AckInbox_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "StopTeam",
 			Handler:       _TeamService_StopTeam_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ReadInbox",
+			Handler:       _TeamService_ReadInbox_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ExportTranscript",
+			Handler:       _TeamService_ExportTranscript_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -88,17 +88,11 @@ func (r *rule) reply(req *request, s Scene, key string, size int) (*reply, error
 		return nil, err
 	}
 	said := len(p.text) + len(p.reasoning)
-	for i, c := range r.calls {
-		arguments, err := c.arguments.say(s)
-		if err != nil {
-			return nil, err
-		}
-		id := fmt.Sprintf("call_%s_%d", key, i)
-		if c.id != nil {
-			id = *c.id
-		}
-		p.calls = append(p.calls, wireCall{Index: i, ID: id, Type: "function", Function: wireName{c.name, arguments}})
-		said += len(c.name) + len(arguments)
+	if p.calls, err = r.ask(s, key); err != nil {
+		return nil, err
+	}
+	for _, c := range p.calls {
+		said += len(c.Function.Name) + len(c.Function.Arguments)
 	}
 	p.finish = r.finish
 	if p.finish == "" {
@@ -109,6 +103,29 @@ func (r *rule) reply(req *request, s Scene, key string, size int) (*reply, error
 	}
 	p.usage = r.count(size, said)
 	return p, nil
+}
+
+// ask fills the rule's calls in, once, or for each match of its pattern.
+func (r *rule) ask(s Scene, key string) ([]wireCall, error) {
+	matches := [][]string{s.Match}
+	if r.each != nil {
+		matches = r.each.FindAllStringSubmatch(s.Last, -1)
+	}
+	var calls []wireCall
+	for _, s.Match = range matches {
+		for _, c := range r.calls {
+			arguments, err := c.arguments.say(s)
+			if err != nil {
+				return nil, err
+			}
+			id := fmt.Sprintf("call_%s_%d", key, len(calls))
+			if c.id != nil {
+				id = *c.id
+			}
+			calls = append(calls, wireCall{Index: len(calls), ID: id, Type: "function", Function: wireName{c.name, arguments}})
+		}
+	}
+	return calls, nil
 }
 
 // count is the usage that the rule gives, or a rough one.

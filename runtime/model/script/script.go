@@ -30,6 +30,7 @@ type Script struct {
 type rule struct {
 	line              int
 	agent, last, user *regexp.Regexp // nil matches everything
+	each              *regexp.Regexp // instead of last: the calls are asked for once for each match
 	step              int            // 0: any
 	times             int            // 0: no limit
 	status            int            // 0: a success
@@ -76,6 +77,7 @@ type fileRule struct {
 	Agent      string        `yaml:"agent"`
 	Last       string        `yaml:"last"`
 	User       string        `yaml:"user"`
+	Each       string        `yaml:"each"`
 	Step       int           `yaml:"step"`
 	Times      int           `yaml:"times"`
 	Text       string        `yaml:"text"`
@@ -151,8 +153,8 @@ func parse(data []byte) (*Script, error) {
 		s.rules[i] = r
 	}
 	if f := file.Default; f != nil {
-		if f.Agent+f.Last+f.User != "" || f.Step != 0 || f.Times != 0 {
-			return nil, fmt.Errorf("line %d: the default matches everything: agent, last, user, step and times belong to rules", fallback)
+		if f.Agent+f.Last+f.User+f.Each != "" || f.Step != 0 || f.Times != 0 {
+			return nil, fmt.Errorf("line %d: the default matches everything: agent, last, each, user, step and times belong to rules", fallback)
 		}
 		r, err := compile(*f, fallback)
 		if err != nil {
@@ -223,6 +225,8 @@ func checkRule(f fileRule, r *rule) (field string, err error) {
 		return "retry_after", errors.New("needs a status")
 	case !faulty && (f.FaultTimes != 0 || f.Message != ""):
 		return "fault_times and message", errors.New("need a status or a fault")
+	case f.Each != "" && (f.Last != "" || len(f.ToolCalls) == 0):
+		return "each", errors.New("needs tool_calls, and excludes last")
 	case f.Text == "" && len(f.ToolCalls) == 0 && (!faulty || f.FaultTimes > 0):
 		return "rule", errors.New("it answers neither text nor tool_calls")
 	}
@@ -233,7 +237,7 @@ func compilePatterns(f fileRule, r *rule) (field string, err error) {
 	for _, p := range []struct {
 		field, text string
 		into        **regexp.Regexp
-	}{{"agent", f.Agent, &r.agent}, {"last", f.Last, &r.last}, {"user", f.User, &r.user}} {
+	}{{"agent", f.Agent, &r.agent}, {"last", f.Last, &r.last}, {"user", f.User, &r.user}, {"each", f.Each, &r.each}} {
 		if p.text == "" {
 			continue
 		}

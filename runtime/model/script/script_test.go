@@ -115,6 +115,24 @@ default: {text: 'nothing to say'}
 	}
 }
 
+func TestEachMatchIsACall(t *testing.T) {
+	_, web := serve(t, `
+rules:
+  - each: 'bug (\d+)'
+    tool_calls: [{name: fix, arguments: {bug: '{{index .Match 1}}'}}]
+default: {text: 'no bugs'}
+`)
+	for message, want := range map[string]string{
+		"bug 7, then bug 8": `fix({"bug":"7"})fix({"bug":"8"})`,
+		"all is well":       "no bugs",
+	} {
+		status, body := ask(t, web, sys+`,{"role":"user","content":"`+message+`"}`)
+		if status != http.StatusOK || said(t, body) != want {
+			t.Errorf("status %d, got %s, want %s", status, body, want)
+		}
+	}
+}
+
 // A daemon that is killed asks again with the same history.
 func TestSameHistorySameAnswer(t *testing.T) {
 	_, web := serve(t, "default: {tool_calls: [{name: a}, {name: b}]}")
@@ -227,6 +245,7 @@ func TestScriptErrorsNameTheLine(t *testing.T) {
 		"rules:\n- {fault: explode, text: x}":                               `line 2: fault: "explode"`,
 		"rules:\n- {status: 200}":                                           "line 2: status: 200 is no error",
 		"rules:\n- {status: 500, fault: cut}":                               "line 2: status: excludes fault",
+		"rules:\n- {each: x, text: y}":                                      "line 2: each: needs tool_calls",
 		"rules:\n- {status: 500, fault_times: 1}":                           "line 2: rule: it answers neither",
 		"rules:\n- {text: x, fault_times: 1}":                               "need a status or a fault",
 		"rules:\n- {delay: soon, text: x}":                                  "line 2: cannot unmarshal",

@@ -200,6 +200,9 @@ func (r *rule) matches(s *Scene) bool {
 			return false
 		}
 	}
+	if r.each != nil && !r.each.MatchString(s.Last) {
+		return false
+	}
 	if r.user == nil {
 		return true
 	}

@@ -26,6 +26,7 @@ type request struct {
 	Seed          json.RawMessage `json:"seed"`
 	N             json.RawMessage `json:"n"`
 	User          json.RawMessage `json:"user"`
+	CacheKey      json.RawMessage `json:"prompt_cache_key"`
 	ToolChoice    json.RawMessage `json:"tool_choice"`
 	Parallel      json.RawMessage `json:"parallel_tool_calls"`
 	Format        json.RawMessage `json:"response_format"`

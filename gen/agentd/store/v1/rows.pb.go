@@ -208,7 +208,13 @@ type TeamRow struct {
 	// Absolute directory; empty: none.
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// Nanoseconds since 1970.
-	Created       int64 `protobuf:"varint,4,opt,name=created,proto3" json:"created,omitempty"`
+	Created int64 `protobuf:"varint,4,opt,name=created,proto3" json:"created,omitempty"`
+	// What it is for.
+	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
+	// What all its tasks may consume together.
+	Budget *BudgetRow `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
+	// It is deleted: its name and workspace are free.
+	Deleted       bool `protobuf:"varint,7,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -271,6 +277,109 @@ func (x *TeamRow) GetCreated() int64 {
 	return 0
 }
 
+func (x *TeamRow) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *TeamRow) GetBudget() *BudgetRow {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *TeamRow) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
+}
+
+// BudgetRow is the budget of a team.
+type BudgetRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Model calls.
+	Steps int64 `protobuf:"varint,1,opt,name=steps,proto3" json:"steps,omitempty"`
+	// Tokens.
+	Tokens int64 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// Turns.
+	Turns int64 `protobuf:"varint,3,opt,name=turns,proto3" json:"turns,omitempty"`
+	// Tool calls.
+	ToolCalls int64 `protobuf:"varint,4,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	// Nano-dollars.
+	Cost          int64 `protobuf:"varint,5,opt,name=cost,proto3" json:"cost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetRow) Reset() {
+	*x = BudgetRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetRow) ProtoMessage() {}
+
+func (x *BudgetRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetRow.ProtoReflect.Descriptor instead.
+func (*BudgetRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *BudgetRow) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *BudgetRow) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *BudgetRow) GetTurns() int64 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *BudgetRow) GetToolCalls() int64 {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return 0
+}
+
+func (x *BudgetRow) GetCost() int64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
 // TeamRefRow is `name/LOWER` and `root/HASH` in the partition `daemon`.
 type TeamRefRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -282,7 +391,7 @@ type TeamRefRow struct {
 
 func (x *TeamRefRow) Reset() {
 	*x = TeamRefRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[4]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -294,7 +403,7 @@ func (x *TeamRefRow) String() string {
 func (*TeamRefRow) ProtoMessage() {}
 
 func (x *TeamRefRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[4]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -307,7 +416,7 @@ func (x *TeamRefRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamRefRow.ProtoReflect.Descriptor instead.
 func (*TeamRefRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{4}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TeamRefRow) GetTeamId() string {
@@ -328,7 +437,7 @@ type OwnerRow struct {
 
 func (x *OwnerRow) Reset() {
 	*x = OwnerRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[5]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +449,7 @@ func (x *OwnerRow) String() string {
 func (*OwnerRow) ProtoMessage() {}
 
 func (x *OwnerRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[5]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,7 +462,7 @@ func (x *OwnerRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRow.ProtoReflect.Descriptor instead.
 func (*OwnerRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{5}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OwnerRow) GetStart() uint64 {
@@ -384,7 +493,7 @@ type StopRow struct {
 
 func (x *StopRow) Reset() {
 	*x = StopRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[6]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -396,7 +505,7 @@ func (x *StopRow) String() string {
 func (*StopRow) ProtoMessage() {}
 
 func (x *StopRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[6]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -409,7 +518,7 @@ func (x *StopRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRow.ProtoReflect.Descriptor instead.
 func (*StopRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{6}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StopRow) GetLevel() uint32 {
@@ -516,14 +625,28 @@ type TaskRow struct {
 	// Budget of tool calls.
 	BudgetToolCalls int64 `protobuf:"varint,29,opt,name=budget_tool_calls,json=budgetToolCalls,proto3" json:"budget_tool_calls,omitempty"`
 	// Budget of cost, nano-dollars.
-	BudgetCost    int64 `protobuf:"varint,30,opt,name=budget_cost,json=budgetCost,proto3" json:"budget_cost,omitempty"`
+	BudgetCost int64 `protobuf:"varint,30,opt,name=budget_cost,json=budgetCost,proto3" json:"budget_cost,omitempty"`
+	// Name of a teammate.
+	Name string `protobuf:"bytes,31,opt,name=name,proto3" json:"name,omitempty"`
+	// Color of a teammate.
+	Color string `protobuf:"bytes,32,opt,name=color,proto3" json:"color,omitempty"`
+	// The lead that spawned a teammate.
+	SpawnedBy string `protobuf:"bytes,33,opt,name=spawned_by,json=spawnedBy,proto3" json:"spawned_by,omitempty"`
+	// Of a lead: it ends when its team is quiet.
+	UntilQuiet bool `protobuf:"varint,34,opt,name=until_quiet,json=untilQuiet,proto3" json:"until_quiet,omitempty"`
+	// Nanoseconds since 1970: when its turn began; 0: it has none.
+	Turn int64 `protobuf:"varint,35,opt,name=turn,proto3" json:"turn,omitempty"`
+	// Nanoseconds that its earlier turns took.
+	Worked int64 `protobuf:"varint,36,opt,name=worked,proto3" json:"worked,omitempty"`
+	// Usage that its budget does not count: of the incarnations before it ran out.
+	Forgiven      []int64 `protobuf:"varint,37,rep,packed,name=forgiven,proto3" json:"forgiven,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskRow) Reset() {
 	*x = TaskRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[7]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +658,7 @@ func (x *TaskRow) String() string {
 func (*TaskRow) ProtoMessage() {}
 
 func (x *TaskRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[7]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +671,7 @@ func (x *TaskRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRow.ProtoReflect.Descriptor instead.
 func (*TaskRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{7}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TaskRow) GetId() string {
@@ -761,6 +884,55 @@ func (x *TaskRow) GetBudgetCost() int64 {
 	return 0
 }
 
+func (x *TaskRow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TaskRow) GetColor() string {
+	if x != nil {
+		return x.Color
+	}
+	return ""
+}
+
+func (x *TaskRow) GetSpawnedBy() string {
+	if x != nil {
+		return x.SpawnedBy
+	}
+	return ""
+}
+
+func (x *TaskRow) GetUntilQuiet() bool {
+	if x != nil {
+		return x.UntilQuiet
+	}
+	return false
+}
+
+func (x *TaskRow) GetTurn() int64 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *TaskRow) GetWorked() int64 {
+	if x != nil {
+		return x.Worked
+	}
+	return 0
+}
+
+func (x *TaskRow) GetForgiven() []int64 {
+	if x != nil {
+		return x.Forgiven
+	}
+	return nil
+}
+
 // CheckRow is an acceptance command.
 type CheckRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -774,7 +946,7 @@ type CheckRow struct {
 
 func (x *CheckRow) Reset() {
 	*x = CheckRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[8]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +958,7 @@ func (x *CheckRow) String() string {
 func (*CheckRow) ProtoMessage() {}
 
 func (x *CheckRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[8]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +971,7 @@ func (x *CheckRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRow.ProtoReflect.Descriptor instead.
 func (*CheckRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{8}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CheckRow) GetCommand() string {
@@ -829,7 +1001,7 @@ type AgentNoteRow struct {
 
 func (x *AgentNoteRow) Reset() {
 	*x = AgentNoteRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[9]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +1013,7 @@ func (x *AgentNoteRow) String() string {
 func (*AgentNoteRow) ProtoMessage() {}
 
 func (x *AgentNoteRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[9]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +1026,7 @@ func (x *AgentNoteRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentNoteRow.ProtoReflect.Descriptor instead.
 func (*AgentNoteRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{9}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AgentNoteRow) GetName() string {
@@ -886,7 +1058,7 @@ type ShellRow struct {
 
 func (x *ShellRow) Reset() {
 	*x = ShellRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[10]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +1070,7 @@ func (x *ShellRow) String() string {
 func (*ShellRow) ProtoMessage() {}
 
 func (x *ShellRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[10]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +1083,7 @@ func (x *ShellRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellRow.ProtoReflect.Descriptor instead.
 func (*ShellRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{10}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ShellRow) GetCommand() string {
@@ -952,7 +1124,7 @@ type GroupRow struct {
 
 func (x *GroupRow) Reset() {
 	*x = GroupRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[11]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1136,7 @@ func (x *GroupRow) String() string {
 func (*GroupRow) ProtoMessage() {}
 
 func (x *GroupRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[11]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1149,7 @@ func (x *GroupRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRow.ProtoReflect.Descriptor instead.
 func (*GroupRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{11}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GroupRow) GetChain() bool {
@@ -1024,14 +1196,16 @@ type SpecRow struct {
 	// Of a shell.
 	Shell *ShellRow `protobuf:"bytes,6,opt,name=shell,proto3" json:"shell,omitempty"`
 	// Of a group.
-	Group         *GroupRow `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
+	Group *GroupRow `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
+	// Of a teammate: it may only read until its plan is approved.
+	PlanApproval  bool `protobuf:"varint,8,opt,name=plan_approval,json=planApproval,proto3" json:"plan_approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SpecRow) Reset() {
 	*x = SpecRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[12]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1217,7 @@ func (x *SpecRow) String() string {
 func (*SpecRow) ProtoMessage() {}
 
 func (x *SpecRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[12]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1230,7 @@ func (x *SpecRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRow.ProtoReflect.Descriptor instead.
 func (*SpecRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{12}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SpecRow) GetInstructions() string {
@@ -1108,6 +1282,13 @@ func (x *SpecRow) GetGroup() *GroupRow {
 	return nil
 }
 
+func (x *SpecRow) GetPlanApproval() bool {
+	if x != nil {
+		return x.PlanApproval
+	}
+	return false
+}
+
 // ItemRow is `item/GROUP/N`: a step of a chain before it is a task.
 type ItemRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1123,7 +1304,7 @@ type ItemRow struct {
 
 func (x *ItemRow) Reset() {
 	*x = ItemRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[13]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1316,7 @@ func (x *ItemRow) String() string {
 func (*ItemRow) ProtoMessage() {}
 
 func (x *ItemRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[13]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1329,7 @@ func (x *ItemRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ItemRow.ProtoReflect.Descriptor instead.
 func (*ItemRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{13}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ItemRow) GetTask() *TaskRow {
@@ -1172,7 +1353,427 @@ func (x *ItemRow) GetOpening() string {
 	return ""
 }
 
-// LiveRow is `live/ID`: it exists while the task lives, and its revision guards what the task's loop writes.
+// IdleRow is `idle/ID`: a teammate that lives and has no work.
+type IdleRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdleRow) Reset() {
+	*x = IdleRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdleRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdleRow) ProtoMessage() {}
+
+func (x *IdleRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdleRow.ProtoReflect.Descriptor instead.
+func (*IdleRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{15}
+}
+
+// MemberRow is `member/LOWER`: who has a name in the team.
+type MemberRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name as given.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Its task.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// No message revives it.
+	Dismissed     bool `protobuf:"varint,3,opt,name=dismissed,proto3" json:"dismissed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberRow) Reset() {
+	*x = MemberRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberRow) ProtoMessage() {}
+
+func (x *MemberRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberRow.ProtoReflect.Descriptor instead.
+func (*MemberRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *MemberRow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MemberRow) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *MemberRow) GetDismissed() bool {
+	if x != nil {
+		return x.Dismissed
+	}
+	return false
+}
+
+// ControlRow is `control/ID`: what a teammate was asked and has asked for.
+type ControlRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The shutdown request that waits for an answer.
+	Shutdown *HandshakeRow `protobuf:"bytes,1,opt,name=shutdown,proto3" json:"shutdown,omitempty"`
+	// The plan that waits for an answer, or that was approved last.
+	Plan          *HandshakeRow `protobuf:"bytes,2,opt,name=plan,proto3" json:"plan,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlRow) Reset() {
+	*x = ControlRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlRow) ProtoMessage() {}
+
+func (x *ControlRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlRow.ProtoReflect.Descriptor instead.
+func (*ControlRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ControlRow) GetShutdown() *HandshakeRow {
+	if x != nil {
+		return x.Shutdown
+	}
+	return nil
+}
+
+func (x *ControlRow) GetPlan() *HandshakeRow {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+// HandshakeRow is a request that waits for its answer.
+type HandshakeRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// c-N.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Life of the teammate that it is bound to.
+	Incarnation int32 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Who asked: `user`, `team-lead`, or the teammate's name.
+	From string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	// The message that asked.
+	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// It was approved.
+	Approved      bool `protobuf:"varint,5,opt,name=approved,proto3" json:"approved,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandshakeRow) Reset() {
+	*x = HandshakeRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandshakeRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandshakeRow) ProtoMessage() {}
+
+func (x *HandshakeRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandshakeRow.ProtoReflect.Descriptor instead.
+func (*HandshakeRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *HandshakeRow) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *HandshakeRow) GetIncarnation() int32 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *HandshakeRow) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *HandshakeRow) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *HandshakeRow) GetApproved() bool {
+	if x != nil {
+		return x.Approved
+	}
+	return false
+}
+
+// SentRow is `sent/MESSAGE/RECIPIENT`: a message that was accepted for a recipient, for its receipts.
+type SentRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who sent it.
+	From string `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	// Task of the sender; empty: a client, or the daemon.
+	FromTask string `protobuf:"bytes,2,opt,name=from_task,json=fromTask,proto3" json:"from_task,omitempty"`
+	// How it ended, when that was not in the recipient's transcript.
+	Fate uint32 `protobuf:"varint,3,opt,name=fate,proto3" json:"fate,omitempty"`
+	// Why.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Name of the recipient.
+	To string `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
+	// What answers refer to.
+	ControlId string `protobuf:"bytes,6,opt,name=control_id,json=controlId,proto3" json:"control_id,omitempty"`
+	// The recipient was idle or had ended.
+	Woke bool `protobuf:"varint,7,opt,name=woke,proto3" json:"woke,omitempty"`
+	// The position of the message is later than this one.
+	After uint64 `protobuf:"varint,8,opt,name=after,proto3" json:"after,omitempty"`
+	// Nanoseconds since 1970.
+	Time          int64 `protobuf:"varint,9,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SentRow) Reset() {
+	*x = SentRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SentRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SentRow) ProtoMessage() {}
+
+func (x *SentRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SentRow.ProtoReflect.Descriptor instead.
+func (*SentRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SentRow) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *SentRow) GetFromTask() string {
+	if x != nil {
+		return x.FromTask
+	}
+	return ""
+}
+
+func (x *SentRow) GetFate() uint32 {
+	if x != nil {
+		return x.Fate
+	}
+	return 0
+}
+
+func (x *SentRow) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SentRow) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *SentRow) GetControlId() string {
+	if x != nil {
+		return x.ControlId
+	}
+	return ""
+}
+
+func (x *SentRow) GetWoke() bool {
+	if x != nil {
+		return x.Woke
+	}
+	return false
+}
+
+func (x *SentRow) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *SentRow) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+// OutboxRow is `outbox/ID`: mail that is still to be handed on.
+type OutboxRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A message to several: who has yet to get it.
+	Mail *MailRow `protobuf:"bytes,1,opt,name=mail,proto3" json:"mail,omitempty"`
+	// Tasks.
+	Recipients []string `protobuf:"bytes,2,rep,name=recipients,proto3" json:"recipients,omitempty"`
+	// Instead: the unread mail of this task, which has ended.
+	UnreadOf      string `protobuf:"bytes,3,opt,name=unread_of,json=unreadOf,proto3" json:"unread_of,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutboxRow) Reset() {
+	*x = OutboxRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutboxRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutboxRow) ProtoMessage() {}
+
+func (x *OutboxRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutboxRow.ProtoReflect.Descriptor instead.
+func (*OutboxRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *OutboxRow) GetMail() *MailRow {
+	if x != nil {
+		return x.Mail
+	}
+	return nil
+}
+
+func (x *OutboxRow) GetRecipients() []string {
+	if x != nil {
+		return x.Recipients
+	}
+	return nil
+}
+
+func (x *OutboxRow) GetUnreadOf() string {
+	if x != nil {
+		return x.UnreadOf
+	}
+	return ""
+}
+
+// LiveRow is `live/ID`: it exists while the task has work, and its revision guards what the task's loop writes.
 type LiveRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Start number.
@@ -1189,7 +1790,7 @@ type LiveRow struct {
 
 func (x *LiveRow) Reset() {
 	*x = LiveRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[14]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1201,7 +1802,7 @@ func (x *LiveRow) String() string {
 func (*LiveRow) ProtoMessage() {}
 
 func (x *LiveRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[14]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1815,7 @@ func (x *LiveRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveRow.ProtoReflect.Descriptor instead.
 func (*LiveRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{14}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LiveRow) GetStart() int32 {
@@ -1254,7 +1855,7 @@ type ChildRow struct {
 
 func (x *ChildRow) Reset() {
 	*x = ChildRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[15]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1867,7 @@ func (x *ChildRow) String() string {
 func (*ChildRow) ProtoMessage() {}
 
 func (x *ChildRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[15]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1880,7 @@ func (x *ChildRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildRow.ProtoReflect.Descriptor instead.
 func (*ChildRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{15}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{22}
 }
 
 // CreatedRow is an entry of the log `created`.
@@ -1293,7 +1894,7 @@ type CreatedRow struct {
 
 func (x *CreatedRow) Reset() {
 	*x = CreatedRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[16]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1906,7 @@ func (x *CreatedRow) String() string {
 func (*CreatedRow) ProtoMessage() {}
 
 func (x *CreatedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[16]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1919,7 @@ func (x *CreatedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedRow.ProtoReflect.Descriptor instead.
 func (*CreatedRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{16}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CreatedRow) GetTaskId() string {
@@ -1343,7 +1944,7 @@ type CallRow struct {
 
 func (x *CallRow) Reset() {
 	*x = CallRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[17]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1956,7 @@ func (x *CallRow) String() string {
 func (*CallRow) ProtoMessage() {}
 
 func (x *CallRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[17]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1969,7 @@ func (x *CallRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRow.ProtoReflect.Descriptor instead.
 func (*CallRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{17}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallRow) GetId() string {
@@ -1403,7 +2004,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[18]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +2016,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[18]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +2029,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{18}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UsageRow) GetVector() []int64 {
@@ -1453,7 +2054,7 @@ type FileMarkRow struct {
 
 func (x *FileMarkRow) Reset() {
 	*x = FileMarkRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[19]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +2066,7 @@ func (x *FileMarkRow) String() string {
 func (*FileMarkRow) ProtoMessage() {}
 
 func (x *FileMarkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[19]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +2079,7 @@ func (x *FileMarkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileMarkRow.ProtoReflect.Descriptor instead.
 func (*FileMarkRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{19}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FileMarkRow) GetPath() string {
@@ -1519,7 +2120,7 @@ type FindingRow struct {
 
 func (x *FindingRow) Reset() {
 	*x = FindingRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[20]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +2132,7 @@ func (x *FindingRow) String() string {
 func (*FindingRow) ProtoMessage() {}
 
 func (x *FindingRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[20]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +2145,7 @@ func (x *FindingRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindingRow.ProtoReflect.Descriptor instead.
 func (*FindingRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{20}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FindingRow) GetTitle() string {
@@ -1588,7 +2189,7 @@ type ArtifactRow struct {
 
 func (x *ArtifactRow) Reset() {
 	*x = ArtifactRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[21]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +2201,7 @@ func (x *ArtifactRow) String() string {
 func (*ArtifactRow) ProtoMessage() {}
 
 func (x *ArtifactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[21]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +2214,7 @@ func (x *ArtifactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactRow.ProtoReflect.Descriptor instead.
 func (*ArtifactRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{21}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ArtifactRow) GetPath() string {
@@ -1647,7 +2248,7 @@ type ReportRow struct {
 
 func (x *ReportRow) Reset() {
 	*x = ReportRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[22]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +2260,7 @@ func (x *ReportRow) String() string {
 func (*ReportRow) ProtoMessage() {}
 
 func (x *ReportRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[22]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +2273,7 @@ func (x *ReportRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRow.ProtoReflect.Descriptor instead.
 func (*ReportRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{22}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReportRow) GetSummary() string {
@@ -1711,14 +2312,26 @@ type InputRow struct {
 	// Text.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	// Message id.
-	MessageId     string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// One line.
+	Summary string `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Kind of message.
+	Kind uint32 `protobuf:"varint,5,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What answers refer to.
+	ControlId string `protobuf:"bytes,6,opt,name=control_id,json=controlId,proto3" json:"control_id,omitempty"`
+	// Yes.
+	Approve bool `protobuf:"varint,7,opt,name=approve,proto3" json:"approve,omitempty"`
+	// How often what led to it went from agent to agent.
+	Hops int32 `protobuf:"varint,8,opt,name=hops,proto3" json:"hops,omitempty"`
+	// Color of the sender.
+	Color         string `protobuf:"bytes,9,opt,name=color,proto3" json:"color,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InputRow) Reset() {
 	*x = InputRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[23]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +2343,7 @@ func (x *InputRow) String() string {
 func (*InputRow) ProtoMessage() {}
 
 func (x *InputRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[23]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +2356,7 @@ func (x *InputRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRow.ProtoReflect.Descriptor instead.
 func (*InputRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{23}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *InputRow) GetFrom() string {
@@ -1767,6 +2380,48 @@ func (x *InputRow) GetMessageId() string {
 	return ""
 }
 
+func (x *InputRow) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *InputRow) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *InputRow) GetControlId() string {
+	if x != nil {
+		return x.ControlId
+	}
+	return ""
+}
+
+func (x *InputRow) GetApprove() bool {
+	if x != nil {
+		return x.Approve
+	}
+	return false
+}
+
+func (x *InputRow) GetHops() int32 {
+	if x != nil {
+		return x.Hops
+	}
+	return 0
+}
+
+func (x *InputRow) GetColor() string {
+	if x != nil {
+		return x.Color
+	}
+	return ""
+}
+
 // AssistantRow is a model's answer.
 type AssistantRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1781,14 +2436,16 @@ type AssistantRow struct {
 	// Usage of the step.
 	Usage *UsageRow `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Cut short.
-	Partial       bool `protobuf:"varint,6,opt,name=partial,proto3" json:"partial,omitempty"`
+	Partial bool `protobuf:"varint,6,opt,name=partial,proto3" json:"partial,omitempty"`
+	// Ended by the provider's limit: the next answer goes on with it.
+	Cut           bool `protobuf:"varint,7,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AssistantRow) Reset() {
 	*x = AssistantRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[24]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +2457,7 @@ func (x *AssistantRow) String() string {
 func (*AssistantRow) ProtoMessage() {}
 
 func (x *AssistantRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[24]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +2470,7 @@ func (x *AssistantRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssistantRow.ProtoReflect.Descriptor instead.
 func (*AssistantRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{24}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AssistantRow) GetStep() int32 {
@@ -1858,6 +2515,13 @@ func (x *AssistantRow) GetPartial() bool {
 	return false
 }
 
+func (x *AssistantRow) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
+}
+
 // CallStartedRow marks calls as started.
 type CallStartedRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1871,7 +2535,7 @@ type CallStartedRow struct {
 
 func (x *CallStartedRow) Reset() {
 	*x = CallStartedRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[25]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1883,7 +2547,7 @@ func (x *CallStartedRow) String() string {
 func (*CallStartedRow) ProtoMessage() {}
 
 func (x *CallStartedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[25]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1896,7 +2560,7 @@ func (x *CallStartedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStartedRow.ProtoReflect.Descriptor instead.
 func (*CallStartedRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{25}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CallStartedRow) GetCallIds() []string {
@@ -1938,7 +2602,7 @@ type ToolResultRow struct {
 
 func (x *ToolResultRow) Reset() {
 	*x = ToolResultRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[26]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2614,7 @@ func (x *ToolResultRow) String() string {
 func (*ToolResultRow) ProtoMessage() {}
 
 func (x *ToolResultRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[26]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2627,7 @@ func (x *ToolResultRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultRow.ProtoReflect.Descriptor instead.
 func (*ToolResultRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{26}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ToolResultRow) GetCallId() string {
@@ -2037,7 +2701,7 @@ type StateRow struct {
 
 func (x *StateRow) Reset() {
 	*x = StateRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[27]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2713,7 @@ func (x *StateRow) String() string {
 func (*StateRow) ProtoMessage() {}
 
 func (x *StateRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[27]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2726,7 @@ func (x *StateRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRow.ProtoReflect.Descriptor instead.
 func (*StateRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{27}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StateRow) GetFrom() uint32 {
@@ -2105,7 +2769,7 @@ type NoticeRow struct {
 
 func (x *NoticeRow) Reset() {
 	*x = NoticeRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[28]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2781,7 @@ func (x *NoticeRow) String() string {
 func (*NoticeRow) ProtoMessage() {}
 
 func (x *NoticeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[28]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2794,7 @@ func (x *NoticeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoticeRow.ProtoReflect.Descriptor instead.
 func (*NoticeRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{28}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *NoticeRow) GetText() string {
@@ -2185,7 +2849,7 @@ type OutputRow struct {
 
 func (x *OutputRow) Reset() {
 	*x = OutputRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[29]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2861,7 @@ func (x *OutputRow) String() string {
 func (*OutputRow) ProtoMessage() {}
 
 func (x *OutputRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[29]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2874,7 @@ func (x *OutputRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputRow.ProtoReflect.Descriptor instead.
 func (*OutputRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{29}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *OutputRow) GetData() []byte {
@@ -2254,7 +2918,7 @@ type CompactionRow struct {
 
 func (x *CompactionRow) Reset() {
 	*x = CompactionRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[30]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2930,7 @@ func (x *CompactionRow) String() string {
 func (*CompactionRow) ProtoMessage() {}
 
 func (x *CompactionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[30]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2943,7 @@ func (x *CompactionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionRow.ProtoReflect.Descriptor instead.
 func (*CompactionRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{30}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CompactionRow) GetSummary() string {
@@ -2313,7 +2977,7 @@ type EvidenceRow struct {
 
 func (x *EvidenceRow) Reset() {
 	*x = EvidenceRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[31]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2325,7 +2989,7 @@ func (x *EvidenceRow) String() string {
 func (*EvidenceRow) ProtoMessage() {}
 
 func (x *EvidenceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[31]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2338,7 +3002,7 @@ func (x *EvidenceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvidenceRow.ProtoReflect.Descriptor instead.
 func (*EvidenceRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{31}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *EvidenceRow) GetCommand() string {
@@ -2393,7 +3057,7 @@ type EntryRow struct {
 
 func (x *EntryRow) Reset() {
 	*x = EntryRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[32]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2405,7 +3069,7 @@ func (x *EntryRow) String() string {
 func (*EntryRow) ProtoMessage() {}
 
 func (x *EntryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[32]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2418,7 +3082,7 @@ func (x *EntryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntryRow.ProtoReflect.Descriptor instead.
 func (*EntryRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{32}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *EntryRow) GetTime() int64 {
@@ -2586,7 +3250,7 @@ type ResultRow struct {
 
 func (x *ResultRow) Reset() {
 	*x = ResultRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[33]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +3262,7 @@ func (x *ResultRow) String() string {
 func (*ResultRow) ProtoMessage() {}
 
 func (x *ResultRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[33]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +3275,7 @@ func (x *ResultRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultRow.ProtoReflect.Descriptor instead.
 func (*ResultRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{33}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ResultRow) GetReport() *ReportRow {
@@ -2660,15 +3324,45 @@ type MailRow struct {
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// Nanoseconds since 1970.
 	Sent int64 `protobuf:"varint,4,opt,name=sent,proto3" json:"sent,omitempty"`
-	// The ended task that it tells of, without a text.
-	About         string `protobuf:"bytes,5,opt,name=about,proto3" json:"about,omitempty"`
+	// The task that it tells of, without a text.
+	About string `protobuf:"bytes,5,opt,name=about,proto3" json:"about,omitempty"`
+	// Who it is for, as the sender named it.
+	To string `protobuf:"bytes,6,opt,name=to,proto3" json:"to,omitempty"`
+	// One line.
+	Summary string `protobuf:"bytes,7,opt,name=summary,proto3" json:"summary,omitempty"`
+	// When it is taken.
+	Delivery uint32 `protobuf:"varint,8,opt,name=delivery,proto3" json:"delivery,omitempty"`
+	// Kind of message.
+	Kind uint32 `protobuf:"varint,9,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What answers refer to.
+	ControlId string `protobuf:"bytes,10,opt,name=control_id,json=controlId,proto3" json:"control_id,omitempty"`
+	// Yes.
+	Approve bool `protobuf:"varint,11,opt,name=approve,proto3" json:"approve,omitempty"`
+	// Life of the recipient that it is bound to; 0: any.
+	Incarnation int32 `protobuf:"varint,12,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// How often what led to it went from agent to agent.
+	Hops int32 `protobuf:"varint,13,opt,name=hops,proto3" json:"hops,omitempty"`
+	// Nanoseconds since 1970; 0: it does not expire.
+	Expires int64 `protobuf:"varint,14,opt,name=expires,proto3" json:"expires,omitempty"`
+	// The message that it answers, or gives back.
+	ReplyTo string `protobuf:"bytes,15,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
+	// What it tells of stands after this position of the task's transcript.
+	After uint64 `protobuf:"varint,16,opt,name=after,proto3" json:"after,omitempty"`
+	// It wakes nobody.
+	Quiet bool `protobuf:"varint,17,opt,name=quiet,proto3" json:"quiet,omitempty"`
+	// Color of the sender.
+	Color string `protobuf:"bytes,18,opt,name=color,proto3" json:"color,omitempty"`
+	// It is from a leader: a client or the lead.
+	Leader bool `protobuf:"varint,19,opt,name=leader,proto3" json:"leader,omitempty"`
+	// Task of the sender; empty: a client, or the daemon.
+	FromTask      string `protobuf:"bytes,20,opt,name=from_task,json=fromTask,proto3" json:"from_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MailRow) Reset() {
 	*x = MailRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[34]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2680,7 +3374,7 @@ func (x *MailRow) String() string {
 func (*MailRow) ProtoMessage() {}
 
 func (x *MailRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[34]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2693,7 +3387,7 @@ func (x *MailRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailRow.ProtoReflect.Descriptor instead.
 func (*MailRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{34}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *MailRow) GetId() string {
@@ -2731,20 +3425,127 @@ func (x *MailRow) GetAbout() string {
 	return ""
 }
 
+func (x *MailRow) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *MailRow) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *MailRow) GetDelivery() uint32 {
+	if x != nil {
+		return x.Delivery
+	}
+	return 0
+}
+
+func (x *MailRow) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *MailRow) GetControlId() string {
+	if x != nil {
+		return x.ControlId
+	}
+	return ""
+}
+
+func (x *MailRow) GetApprove() bool {
+	if x != nil {
+		return x.Approve
+	}
+	return false
+}
+
+func (x *MailRow) GetIncarnation() int32 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *MailRow) GetHops() int32 {
+	if x != nil {
+		return x.Hops
+	}
+	return 0
+}
+
+func (x *MailRow) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
+func (x *MailRow) GetReplyTo() string {
+	if x != nil {
+		return x.ReplyTo
+	}
+	return ""
+}
+
+func (x *MailRow) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *MailRow) GetQuiet() bool {
+	if x != nil {
+		return x.Quiet
+	}
+	return false
+}
+
+func (x *MailRow) GetColor() string {
+	if x != nil {
+		return x.Color
+	}
+	return ""
+}
+
+func (x *MailRow) GetLeader() bool {
+	if x != nil {
+		return x.Leader
+	}
+	return false
+}
+
+func (x *MailRow) GetFromTask() string {
+	if x != nil {
+		return x.FromTask
+	}
+	return ""
+}
+
 // MailboxRow is `mailbox/ID`: what was taken of the log `mail/ID`.
 type MailboxRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// All up to here is taken.
 	Low uint64 `protobuf:"varint,1,opt,name=low,proto3" json:"low,omitempty"`
 	// Taken above low.
-	Taken         []uint64 `protobuf:"varint,2,rep,packed,name=taken,proto3" json:"taken,omitempty"`
+	Taken []uint64 `protobuf:"varint,2,rep,packed,name=taken,proto3" json:"taken,omitempty"`
+	// Newest position that each of the last takes saw, oldest first.
+	Seen          []uint64 `protobuf:"varint,3,rep,packed,name=seen,proto3" json:"seen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MailboxRow) Reset() {
 	*x = MailboxRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[35]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +3557,7 @@ func (x *MailboxRow) String() string {
 func (*MailboxRow) ProtoMessage() {}
 
 func (x *MailboxRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[35]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +3570,7 @@ func (x *MailboxRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxRow.ProtoReflect.Descriptor instead.
 func (*MailboxRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{35}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *MailboxRow) GetLow() uint64 {
@@ -2782,6 +3583,13 @@ func (x *MailboxRow) GetLow() uint64 {
 func (x *MailboxRow) GetTaken() []uint64 {
 	if x != nil {
 		return x.Taken
+	}
+	return nil
+}
+
+func (x *MailboxRow) GetSeen() []uint64 {
+	if x != nil {
+		return x.Seen
 	}
 	return nil
 }
@@ -2803,7 +3611,7 @@ type RequestRow struct {
 
 func (x *RequestRow) Reset() {
 	*x = RequestRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[36]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +3623,7 @@ func (x *RequestRow) String() string {
 func (*RequestRow) ProtoMessage() {}
 
 func (x *RequestRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[36]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +3636,7 @@ func (x *RequestRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestRow.ProtoReflect.Descriptor instead.
 func (*RequestRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{36}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RequestRow) GetBody() []byte {
@@ -2872,7 +3680,7 @@ type RequestSeenRow struct {
 
 func (x *RequestSeenRow) Reset() {
 	*x = RequestSeenRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[37]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +3692,7 @@ func (x *RequestSeenRow) String() string {
 func (*RequestSeenRow) ProtoMessage() {}
 
 func (x *RequestSeenRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[37]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +3705,7 @@ func (x *RequestSeenRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestSeenRow.ProtoReflect.Descriptor instead.
 func (*RequestSeenRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{37}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RequestSeenRow) GetHash() string {
@@ -2929,7 +3737,7 @@ type DueRow struct {
 
 func (x *DueRow) Reset() {
 	*x = DueRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[38]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +3749,7 @@ func (x *DueRow) String() string {
 func (*DueRow) ProtoMessage() {}
 
 func (x *DueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[38]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +3762,7 @@ func (x *DueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DueRow.ProtoReflect.Descriptor instead.
 func (*DueRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{38}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DueRow) GetAt() int64 {
@@ -2993,7 +3801,7 @@ type ProcessRow struct {
 
 func (x *ProcessRow) Reset() {
 	*x = ProcessRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[39]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3005,7 +3813,7 @@ func (x *ProcessRow) String() string {
 func (*ProcessRow) ProtoMessage() {}
 
 func (x *ProcessRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[39]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3018,7 +3826,7 @@ func (x *ProcessRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessRow.ProtoReflect.Descriptor instead.
 func (*ProcessRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{39}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ProcessRow) GetPid() int32 {
@@ -3055,6 +3863,7 @@ type FeedRow struct {
 	//
 	//	*FeedRow_State
 	//	*FeedRow_MessageId
+	//	*FeedRow_Roster
 	Event         isFeedRow_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3062,7 +3871,7 @@ type FeedRow struct {
 
 func (x *FeedRow) Reset() {
 	*x = FeedRow{}
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[40]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3074,7 +3883,7 @@ func (x *FeedRow) String() string {
 func (*FeedRow) ProtoMessage() {}
 
 func (x *FeedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_store_v1_rows_proto_msgTypes[40]
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3087,7 +3896,7 @@ func (x *FeedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeedRow.ProtoReflect.Descriptor instead.
 func (*FeedRow) Descriptor() ([]byte, []int) {
-	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{40}
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FeedRow) GetTime() int64 {
@@ -3129,6 +3938,15 @@ func (x *FeedRow) GetMessageId() string {
 	return ""
 }
 
+func (x *FeedRow) GetRoster() *RosterRow {
+	if x != nil {
+		if x, ok := x.Event.(*FeedRow_Roster); ok {
+			return x.Roster
+		}
+	}
+	return nil
+}
+
 type isFeedRow_Event interface {
 	isFeedRow_Event()
 }
@@ -3143,9 +3961,71 @@ type FeedRow_MessageId struct {
 	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3,oneof"`
 }
 
+type FeedRow_Roster struct {
+	// A change of the roster.
+	Roster *RosterRow `protobuf:"bytes,5,opt,name=roster,proto3,oneof"`
+}
+
 func (*FeedRow_State) isFeedRow_Event() {}
 
 func (*FeedRow_MessageId) isFeedRow_Event() {}
+
+func (*FeedRow_Roster) isFeedRow_Event() {}
+
+// RosterRow is a change of a team's roster.
+type RosterRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the teammate.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What happened.
+	Event         uint32 `protobuf:"varint,2,opt,name=event,proto3" json:"event,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RosterRow) Reset() {
+	*x = RosterRow{}
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RosterRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RosterRow) ProtoMessage() {}
+
+func (x *RosterRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_store_v1_rows_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RosterRow.ProtoReflect.Descriptor instead.
+func (*RosterRow) Descriptor() ([]byte, []int) {
+	return file_agentd_store_v1_rows_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *RosterRow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RosterRow) GetEvent() uint32 {
+	if x != nil {
+		return x.Event
+	}
+	return 0
+}
 
 var File_agentd_store_v1_rows_proto protoreflect.FileDescriptor
 
@@ -3162,12 +4042,22 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"next_block\x18\x01 \x01(\x04R\tnextBlock\x12\x1b\n" +
 	"\tnext_team\x18\x02 \x01(\x04R\bnextTeam\"#\n" +
 	"\bBlockRow\x12\x17\n" +
-	"\ateam_id\x18\x01 \x01(\tR\x06teamId\"e\n" +
+	"\ateam_id\x18\x01 \x01(\tR\x06teamId\"\xd5\x01\n" +
 	"\aTeamRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
 	"\tworkspace\x18\x03 \x01(\tR\tworkspace\x12\x18\n" +
-	"\acreated\x18\x04 \x01(\x03R\acreated\"%\n" +
+	"\acreated\x18\x04 \x01(\x03R\acreated\x12 \n" +
+	"\vdescription\x18\x05 \x01(\tR\vdescription\x122\n" +
+	"\x06budget\x18\x06 \x01(\v2\x1a.agentd.store.v1.BudgetRowR\x06budget\x12\x18\n" +
+	"\adeleted\x18\a \x01(\bR\adeleted\"\x82\x01\n" +
+	"\tBudgetRow\x12\x14\n" +
+	"\x05steps\x18\x01 \x01(\x03R\x05steps\x12\x16\n" +
+	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x14\n" +
+	"\x05turns\x18\x03 \x01(\x03R\x05turns\x12\x1d\n" +
+	"\n" +
+	"tool_calls\x18\x04 \x01(\x03R\ttoolCalls\x12\x12\n" +
+	"\x04cost\x18\x05 \x01(\x03R\x04cost\"%\n" +
 	"\n" +
 	"TeamRefRow\x12\x17\n" +
 	"\ateam_id\x18\x01 \x01(\tR\x06teamId\" \n" +
@@ -3179,7 +4069,7 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\rR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12&\n" +
 	"\x0fwrap_up_timeout\x18\x05 \x01(\x03R\rwrapUpTimeout\x12%\n" +
-	"\x0ecancel_timeout\x18\x06 \x01(\x03R\rcancelTimeout\"\xf3\x06\n" +
+	"\x0ecancel_timeout\x18\x06 \x01(\x03R\rcancelTimeout\"\xa5\b\n" +
 	"\aTaskRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x14\n" +
@@ -3212,7 +4102,16 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"\fbudget_turns\x18\x1c \x01(\x03R\vbudgetTurns\x12*\n" +
 	"\x11budget_tool_calls\x18\x1d \x01(\x03R\x0fbudgetToolCalls\x12\x1f\n" +
 	"\vbudget_cost\x18\x1e \x01(\x03R\n" +
-	"budgetCost\">\n" +
+	"budgetCost\x12\x12\n" +
+	"\x04name\x18\x1f \x01(\tR\x04name\x12\x14\n" +
+	"\x05color\x18  \x01(\tR\x05color\x12\x1d\n" +
+	"\n" +
+	"spawned_by\x18! \x01(\tR\tspawnedBy\x12\x1f\n" +
+	"\vuntil_quiet\x18\" \x01(\bR\n" +
+	"untilQuiet\x12\x12\n" +
+	"\x04turn\x18# \x01(\x03R\x04turn\x12\x16\n" +
+	"\x06worked\x18$ \x01(\x03R\x06worked\x12\x1a\n" +
+	"\bforgiven\x18% \x03(\x03R\bforgiven\">\n" +
 	"\bCheckRow\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x12\x18\n" +
 	"\atimeout\x18\x02 \x01(\x03R\atimeout\"D\n" +
@@ -3227,7 +4126,7 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"\x05chain\x18\x01 \x01(\bR\x05chain\x12\x1a\n" +
 	"\bchildren\x18\x02 \x03(\tR\bchildren\x12'\n" +
 	"\x0fmax_concurrency\x18\x03 \x01(\x05R\x0emaxConcurrency\x12\x12\n" +
-	"\x04kept\x18\x04 \x03(\tR\x04kept\"\xb3\x02\n" +
+	"\x04kept\x18\x04 \x03(\tR\x04kept\"\xd8\x02\n" +
 	"\aSpecRow\x12\"\n" +
 	"\finstructions\x18\x01 \x01(\tR\finstructions\x125\n" +
 	"\x06agents\x18\x02 \x03(\v2\x1d.agentd.store.v1.AgentNoteRowR\x06agents\x12\x18\n" +
@@ -3237,11 +4136,45 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"acceptance\x12\x16\n" +
 	"\x06schema\x18\x05 \x01(\tR\x06schema\x12/\n" +
 	"\x05shell\x18\x06 \x01(\v2\x19.agentd.store.v1.ShellRowR\x05shell\x12/\n" +
-	"\x05group\x18\a \x01(\v2\x19.agentd.store.v1.GroupRowR\x05group\"\x7f\n" +
+	"\x05group\x18\a \x01(\v2\x19.agentd.store.v1.GroupRowR\x05group\x12#\n" +
+	"\rplan_approval\x18\b \x01(\bR\fplanApproval\"\x7f\n" +
 	"\aItemRow\x12,\n" +
 	"\x04task\x18\x01 \x01(\v2\x18.agentd.store.v1.TaskRowR\x04task\x12,\n" +
 	"\x04spec\x18\x02 \x01(\v2\x18.agentd.store.v1.SpecRowR\x04spec\x12\x18\n" +
-	"\aopening\x18\x03 \x01(\tR\aopening\"x\n" +
+	"\aopening\x18\x03 \x01(\tR\aopening\"\t\n" +
+	"\aIdleRow\"V\n" +
+	"\tMemberRow\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1c\n" +
+	"\tdismissed\x18\x03 \x01(\bR\tdismissed\"z\n" +
+	"\n" +
+	"ControlRow\x129\n" +
+	"\bshutdown\x18\x01 \x01(\v2\x1d.agentd.store.v1.HandshakeRowR\bshutdown\x121\n" +
+	"\x04plan\x18\x02 \x01(\v2\x1d.agentd.store.v1.HandshakeRowR\x04plan\"\x8f\x01\n" +
+	"\fHandshakeRow\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x05R\vincarnation\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x04 \x01(\tR\tmessageId\x12\x1a\n" +
+	"\bapproved\x18\x05 \x01(\bR\bapproved\"\xd3\x01\n" +
+	"\aSentRow\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x1b\n" +
+	"\tfrom_task\x18\x02 \x01(\tR\bfromTask\x12\x12\n" +
+	"\x04fate\x18\x03 \x01(\rR\x04fate\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02to\x18\x05 \x01(\tR\x02to\x12\x1d\n" +
+	"\n" +
+	"control_id\x18\x06 \x01(\tR\tcontrolId\x12\x12\n" +
+	"\x04woke\x18\a \x01(\bR\x04woke\x12\x14\n" +
+	"\x05after\x18\b \x01(\x04R\x05after\x12\x12\n" +
+	"\x04time\x18\t \x01(\x03R\x04time\"v\n" +
+	"\tOutboxRow\x12,\n" +
+	"\x04mail\x18\x01 \x01(\v2\x18.agentd.store.v1.MailRowR\x04mail\x12\x1e\n" +
+	"\n" +
+	"recipients\x18\x02 \x03(\tR\n" +
+	"recipients\x12\x1b\n" +
+	"\tunread_of\x18\x03 \x01(\tR\bunreadOf\"x\n" +
 	"\aLiveRow\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\x05R\x05start\x12\x1a\n" +
 	"\brestarts\x18\x02 \x01(\x05R\brestarts\x12\x14\n" +
@@ -3275,19 +4208,27 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x127\n" +
 	"\bfindings\x18\x02 \x03(\v2\x1b.agentd.store.v1.FindingRowR\bfindings\x12:\n" +
 	"\tartifacts\x18\x03 \x03(\v2\x1c.agentd.store.v1.ArtifactRowR\tartifacts\x12\x16\n" +
-	"\x06claims\x18\x04 \x03(\tR\x06claims\"Q\n" +
+	"\x06claims\x18\x04 \x03(\tR\x06claims\"\xe2\x01\n" +
 	"\bInputRow\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1d\n" +
 	"\n" +
-	"message_id\x18\x03 \x01(\tR\tmessageId\"\xcf\x01\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x18\n" +
+	"\asummary\x18\x04 \x01(\tR\asummary\x12\x12\n" +
+	"\x04kind\x18\x05 \x01(\rR\x04kind\x12\x1d\n" +
+	"\n" +
+	"control_id\x18\x06 \x01(\tR\tcontrolId\x12\x18\n" +
+	"\aapprove\x18\a \x01(\bR\aapprove\x12\x12\n" +
+	"\x04hops\x18\b \x01(\x05R\x04hops\x12\x14\n" +
+	"\x05color\x18\t \x01(\tR\x05color\"\xe1\x01\n" +
 	"\fAssistantRow\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x05R\x04step\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1c\n" +
 	"\treasoning\x18\x03 \x01(\tR\treasoning\x12.\n" +
 	"\x05calls\x18\x04 \x03(\v2\x18.agentd.store.v1.CallRowR\x05calls\x12/\n" +
 	"\x05usage\x18\x05 \x01(\v2\x19.agentd.store.v1.UsageRowR\x05usage\x12\x18\n" +
-	"\apartial\x18\x06 \x01(\bR\apartial\"A\n" +
+	"\apartial\x18\x06 \x01(\bR\apartial\x12\x10\n" +
+	"\x03cut\x18\a \x01(\bR\x03cut\"A\n" +
 	"\x0eCallStartedRow\x12\x19\n" +
 	"\bcall_ids\x18\x01 \x03(\tR\acallIds\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\tR\x05label\"\x85\x02\n" +
@@ -3344,17 +4285,35 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"\x06output\x18\x04 \x01(\tR\x06output\x12 \n" +
 	"\texit_code\x18\x05 \x01(\x05H\x00R\bexitCode\x88\x01\x01B\f\n" +
 	"\n" +
-	"_exit_code\"k\n" +
+	"_exit_code\"\xe0\x03\n" +
 	"\aMailRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
 	"\x04sent\x18\x04 \x01(\x03R\x04sent\x12\x14\n" +
-	"\x05about\x18\x05 \x01(\tR\x05about\"4\n" +
+	"\x05about\x18\x05 \x01(\tR\x05about\x12\x0e\n" +
+	"\x02to\x18\x06 \x01(\tR\x02to\x12\x18\n" +
+	"\asummary\x18\a \x01(\tR\asummary\x12\x1a\n" +
+	"\bdelivery\x18\b \x01(\rR\bdelivery\x12\x12\n" +
+	"\x04kind\x18\t \x01(\rR\x04kind\x12\x1d\n" +
+	"\n" +
+	"control_id\x18\n" +
+	" \x01(\tR\tcontrolId\x12\x18\n" +
+	"\aapprove\x18\v \x01(\bR\aapprove\x12 \n" +
+	"\vincarnation\x18\f \x01(\x05R\vincarnation\x12\x12\n" +
+	"\x04hops\x18\r \x01(\x05R\x04hops\x12\x18\n" +
+	"\aexpires\x18\x0e \x01(\x03R\aexpires\x12\x19\n" +
+	"\breply_to\x18\x0f \x01(\tR\areplyTo\x12\x14\n" +
+	"\x05after\x18\x10 \x01(\x04R\x05after\x12\x14\n" +
+	"\x05quiet\x18\x11 \x01(\bR\x05quiet\x12\x14\n" +
+	"\x05color\x18\x12 \x01(\tR\x05color\x12\x16\n" +
+	"\x06leader\x18\x13 \x01(\bR\x06leader\x12\x1b\n" +
+	"\tfrom_task\x18\x14 \x01(\tR\bfromTask\"H\n" +
 	"\n" +
 	"MailboxRow\x12\x10\n" +
 	"\x03low\x18\x01 \x01(\x04R\x03low\x12\x14\n" +
-	"\x05taken\x18\x02 \x03(\x04R\x05taken\"l\n" +
+	"\x05taken\x18\x02 \x03(\x04R\x05taken\x12\x12\n" +
+	"\x04seen\x18\x03 \x03(\x04R\x04seen\"l\n" +
 	"\n" +
 	"RequestRow\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x12\n" +
@@ -3374,14 +4333,18 @@ const file_agentd_store_v1_rows_proto_rawDesc = "" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x1d\n" +
 	"\n" +
 	"start_time\x18\x02 \x01(\x04R\tstartTime\x12\x17\n" +
-	"\aboot_id\x18\x03 \x01(\tR\x06bootId\"\x93\x01\n" +
+	"\aboot_id\x18\x03 \x01(\tR\x06bootId\"\xc9\x01\n" +
 	"\aFeedRow\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x121\n" +
 	"\x05state\x18\x03 \x01(\v2\x19.agentd.store.v1.StateRowH\x00R\x05state\x12\x1f\n" +
 	"\n" +
-	"message_id\x18\x04 \x01(\tH\x00R\tmessageIdB\a\n" +
-	"\x05eventB:Z8github.com/agentd-dev/agentd/gen/agentd/store/v1;storev1b\x06proto3"
+	"message_id\x18\x04 \x01(\tH\x00R\tmessageId\x124\n" +
+	"\x06roster\x18\x05 \x01(\v2\x1a.agentd.store.v1.RosterRowH\x00R\x06rosterB\a\n" +
+	"\x05event\"5\n" +
+	"\tRosterRow\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05event\x18\x02 \x01(\rR\x05eventB:Z8github.com/agentd-dev/agentd/gen/agentd/store/v1;storev1b\x06proto3"
 
 var (
 	file_agentd_store_v1_rows_proto_rawDescOnce sync.Once
@@ -3395,81 +4358,94 @@ func file_agentd_store_v1_rows_proto_rawDescGZIP() []byte {
 	return file_agentd_store_v1_rows_proto_rawDescData
 }
 
-var file_agentd_store_v1_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_agentd_store_v1_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_agentd_store_v1_rows_proto_goTypes = []any{
 	(*DaemonRow)(nil),      // 0: agentd.store.v1.DaemonRow
 	(*IDsRow)(nil),         // 1: agentd.store.v1.IDsRow
 	(*BlockRow)(nil),       // 2: agentd.store.v1.BlockRow
 	(*TeamRow)(nil),        // 3: agentd.store.v1.TeamRow
-	(*TeamRefRow)(nil),     // 4: agentd.store.v1.TeamRefRow
-	(*OwnerRow)(nil),       // 5: agentd.store.v1.OwnerRow
-	(*StopRow)(nil),        // 6: agentd.store.v1.StopRow
-	(*TaskRow)(nil),        // 7: agentd.store.v1.TaskRow
-	(*CheckRow)(nil),       // 8: agentd.store.v1.CheckRow
-	(*AgentNoteRow)(nil),   // 9: agentd.store.v1.AgentNoteRow
-	(*ShellRow)(nil),       // 10: agentd.store.v1.ShellRow
-	(*GroupRow)(nil),       // 11: agentd.store.v1.GroupRow
-	(*SpecRow)(nil),        // 12: agentd.store.v1.SpecRow
-	(*ItemRow)(nil),        // 13: agentd.store.v1.ItemRow
-	(*LiveRow)(nil),        // 14: agentd.store.v1.LiveRow
-	(*ChildRow)(nil),       // 15: agentd.store.v1.ChildRow
-	(*CreatedRow)(nil),     // 16: agentd.store.v1.CreatedRow
-	(*CallRow)(nil),        // 17: agentd.store.v1.CallRow
-	(*UsageRow)(nil),       // 18: agentd.store.v1.UsageRow
-	(*FileMarkRow)(nil),    // 19: agentd.store.v1.FileMarkRow
-	(*FindingRow)(nil),     // 20: agentd.store.v1.FindingRow
-	(*ArtifactRow)(nil),    // 21: agentd.store.v1.ArtifactRow
-	(*ReportRow)(nil),      // 22: agentd.store.v1.ReportRow
-	(*InputRow)(nil),       // 23: agentd.store.v1.InputRow
-	(*AssistantRow)(nil),   // 24: agentd.store.v1.AssistantRow
-	(*CallStartedRow)(nil), // 25: agentd.store.v1.CallStartedRow
-	(*ToolResultRow)(nil),  // 26: agentd.store.v1.ToolResultRow
-	(*StateRow)(nil),       // 27: agentd.store.v1.StateRow
-	(*NoticeRow)(nil),      // 28: agentd.store.v1.NoticeRow
-	(*OutputRow)(nil),      // 29: agentd.store.v1.OutputRow
-	(*CompactionRow)(nil),  // 30: agentd.store.v1.CompactionRow
-	(*EvidenceRow)(nil),    // 31: agentd.store.v1.EvidenceRow
-	(*EntryRow)(nil),       // 32: agentd.store.v1.EntryRow
-	(*ResultRow)(nil),      // 33: agentd.store.v1.ResultRow
-	(*MailRow)(nil),        // 34: agentd.store.v1.MailRow
-	(*MailboxRow)(nil),     // 35: agentd.store.v1.MailboxRow
-	(*RequestRow)(nil),     // 36: agentd.store.v1.RequestRow
-	(*RequestSeenRow)(nil), // 37: agentd.store.v1.RequestSeenRow
-	(*DueRow)(nil),         // 38: agentd.store.v1.DueRow
-	(*ProcessRow)(nil),     // 39: agentd.store.v1.ProcessRow
-	(*FeedRow)(nil),        // 40: agentd.store.v1.FeedRow
+	(*BudgetRow)(nil),      // 4: agentd.store.v1.BudgetRow
+	(*TeamRefRow)(nil),     // 5: agentd.store.v1.TeamRefRow
+	(*OwnerRow)(nil),       // 6: agentd.store.v1.OwnerRow
+	(*StopRow)(nil),        // 7: agentd.store.v1.StopRow
+	(*TaskRow)(nil),        // 8: agentd.store.v1.TaskRow
+	(*CheckRow)(nil),       // 9: agentd.store.v1.CheckRow
+	(*AgentNoteRow)(nil),   // 10: agentd.store.v1.AgentNoteRow
+	(*ShellRow)(nil),       // 11: agentd.store.v1.ShellRow
+	(*GroupRow)(nil),       // 12: agentd.store.v1.GroupRow
+	(*SpecRow)(nil),        // 13: agentd.store.v1.SpecRow
+	(*ItemRow)(nil),        // 14: agentd.store.v1.ItemRow
+	(*IdleRow)(nil),        // 15: agentd.store.v1.IdleRow
+	(*MemberRow)(nil),      // 16: agentd.store.v1.MemberRow
+	(*ControlRow)(nil),     // 17: agentd.store.v1.ControlRow
+	(*HandshakeRow)(nil),   // 18: agentd.store.v1.HandshakeRow
+	(*SentRow)(nil),        // 19: agentd.store.v1.SentRow
+	(*OutboxRow)(nil),      // 20: agentd.store.v1.OutboxRow
+	(*LiveRow)(nil),        // 21: agentd.store.v1.LiveRow
+	(*ChildRow)(nil),       // 22: agentd.store.v1.ChildRow
+	(*CreatedRow)(nil),     // 23: agentd.store.v1.CreatedRow
+	(*CallRow)(nil),        // 24: agentd.store.v1.CallRow
+	(*UsageRow)(nil),       // 25: agentd.store.v1.UsageRow
+	(*FileMarkRow)(nil),    // 26: agentd.store.v1.FileMarkRow
+	(*FindingRow)(nil),     // 27: agentd.store.v1.FindingRow
+	(*ArtifactRow)(nil),    // 28: agentd.store.v1.ArtifactRow
+	(*ReportRow)(nil),      // 29: agentd.store.v1.ReportRow
+	(*InputRow)(nil),       // 30: agentd.store.v1.InputRow
+	(*AssistantRow)(nil),   // 31: agentd.store.v1.AssistantRow
+	(*CallStartedRow)(nil), // 32: agentd.store.v1.CallStartedRow
+	(*ToolResultRow)(nil),  // 33: agentd.store.v1.ToolResultRow
+	(*StateRow)(nil),       // 34: agentd.store.v1.StateRow
+	(*NoticeRow)(nil),      // 35: agentd.store.v1.NoticeRow
+	(*OutputRow)(nil),      // 36: agentd.store.v1.OutputRow
+	(*CompactionRow)(nil),  // 37: agentd.store.v1.CompactionRow
+	(*EvidenceRow)(nil),    // 38: agentd.store.v1.EvidenceRow
+	(*EntryRow)(nil),       // 39: agentd.store.v1.EntryRow
+	(*ResultRow)(nil),      // 40: agentd.store.v1.ResultRow
+	(*MailRow)(nil),        // 41: agentd.store.v1.MailRow
+	(*MailboxRow)(nil),     // 42: agentd.store.v1.MailboxRow
+	(*RequestRow)(nil),     // 43: agentd.store.v1.RequestRow
+	(*RequestSeenRow)(nil), // 44: agentd.store.v1.RequestSeenRow
+	(*DueRow)(nil),         // 45: agentd.store.v1.DueRow
+	(*ProcessRow)(nil),     // 46: agentd.store.v1.ProcessRow
+	(*FeedRow)(nil),        // 47: agentd.store.v1.FeedRow
+	(*RosterRow)(nil),      // 48: agentd.store.v1.RosterRow
 }
 var file_agentd_store_v1_rows_proto_depIdxs = []int32{
-	6,  // 0: agentd.store.v1.TaskRow.stop:type_name -> agentd.store.v1.StopRow
-	9,  // 1: agentd.store.v1.SpecRow.agents:type_name -> agentd.store.v1.AgentNoteRow
-	8,  // 2: agentd.store.v1.SpecRow.acceptance:type_name -> agentd.store.v1.CheckRow
-	10, // 3: agentd.store.v1.SpecRow.shell:type_name -> agentd.store.v1.ShellRow
-	11, // 4: agentd.store.v1.SpecRow.group:type_name -> agentd.store.v1.GroupRow
-	7,  // 5: agentd.store.v1.ItemRow.task:type_name -> agentd.store.v1.TaskRow
-	12, // 6: agentd.store.v1.ItemRow.spec:type_name -> agentd.store.v1.SpecRow
-	20, // 7: agentd.store.v1.ReportRow.findings:type_name -> agentd.store.v1.FindingRow
-	21, // 8: agentd.store.v1.ReportRow.artifacts:type_name -> agentd.store.v1.ArtifactRow
-	17, // 9: agentd.store.v1.AssistantRow.calls:type_name -> agentd.store.v1.CallRow
-	18, // 10: agentd.store.v1.AssistantRow.usage:type_name -> agentd.store.v1.UsageRow
-	19, // 11: agentd.store.v1.ToolResultRow.files:type_name -> agentd.store.v1.FileMarkRow
-	22, // 12: agentd.store.v1.ToolResultRow.report:type_name -> agentd.store.v1.ReportRow
-	18, // 13: agentd.store.v1.CompactionRow.usage:type_name -> agentd.store.v1.UsageRow
-	23, // 14: agentd.store.v1.EntryRow.input:type_name -> agentd.store.v1.InputRow
-	24, // 15: agentd.store.v1.EntryRow.assistant:type_name -> agentd.store.v1.AssistantRow
-	25, // 16: agentd.store.v1.EntryRow.call_started:type_name -> agentd.store.v1.CallStartedRow
-	26, // 17: agentd.store.v1.EntryRow.tool_result:type_name -> agentd.store.v1.ToolResultRow
-	27, // 18: agentd.store.v1.EntryRow.state:type_name -> agentd.store.v1.StateRow
-	28, // 19: agentd.store.v1.EntryRow.notice:type_name -> agentd.store.v1.NoticeRow
-	29, // 20: agentd.store.v1.EntryRow.output:type_name -> agentd.store.v1.OutputRow
-	30, // 21: agentd.store.v1.EntryRow.compaction:type_name -> agentd.store.v1.CompactionRow
-	22, // 22: agentd.store.v1.ResultRow.report:type_name -> agentd.store.v1.ReportRow
-	31, // 23: agentd.store.v1.ResultRow.evidence:type_name -> agentd.store.v1.EvidenceRow
-	27, // 24: agentd.store.v1.FeedRow.state:type_name -> agentd.store.v1.StateRow
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	4,  // 0: agentd.store.v1.TeamRow.budget:type_name -> agentd.store.v1.BudgetRow
+	7,  // 1: agentd.store.v1.TaskRow.stop:type_name -> agentd.store.v1.StopRow
+	10, // 2: agentd.store.v1.SpecRow.agents:type_name -> agentd.store.v1.AgentNoteRow
+	9,  // 3: agentd.store.v1.SpecRow.acceptance:type_name -> agentd.store.v1.CheckRow
+	11, // 4: agentd.store.v1.SpecRow.shell:type_name -> agentd.store.v1.ShellRow
+	12, // 5: agentd.store.v1.SpecRow.group:type_name -> agentd.store.v1.GroupRow
+	8,  // 6: agentd.store.v1.ItemRow.task:type_name -> agentd.store.v1.TaskRow
+	13, // 7: agentd.store.v1.ItemRow.spec:type_name -> agentd.store.v1.SpecRow
+	18, // 8: agentd.store.v1.ControlRow.shutdown:type_name -> agentd.store.v1.HandshakeRow
+	18, // 9: agentd.store.v1.ControlRow.plan:type_name -> agentd.store.v1.HandshakeRow
+	41, // 10: agentd.store.v1.OutboxRow.mail:type_name -> agentd.store.v1.MailRow
+	27, // 11: agentd.store.v1.ReportRow.findings:type_name -> agentd.store.v1.FindingRow
+	28, // 12: agentd.store.v1.ReportRow.artifacts:type_name -> agentd.store.v1.ArtifactRow
+	24, // 13: agentd.store.v1.AssistantRow.calls:type_name -> agentd.store.v1.CallRow
+	25, // 14: agentd.store.v1.AssistantRow.usage:type_name -> agentd.store.v1.UsageRow
+	26, // 15: agentd.store.v1.ToolResultRow.files:type_name -> agentd.store.v1.FileMarkRow
+	29, // 16: agentd.store.v1.ToolResultRow.report:type_name -> agentd.store.v1.ReportRow
+	25, // 17: agentd.store.v1.CompactionRow.usage:type_name -> agentd.store.v1.UsageRow
+	30, // 18: agentd.store.v1.EntryRow.input:type_name -> agentd.store.v1.InputRow
+	31, // 19: agentd.store.v1.EntryRow.assistant:type_name -> agentd.store.v1.AssistantRow
+	32, // 20: agentd.store.v1.EntryRow.call_started:type_name -> agentd.store.v1.CallStartedRow
+	33, // 21: agentd.store.v1.EntryRow.tool_result:type_name -> agentd.store.v1.ToolResultRow
+	34, // 22: agentd.store.v1.EntryRow.state:type_name -> agentd.store.v1.StateRow
+	35, // 23: agentd.store.v1.EntryRow.notice:type_name -> agentd.store.v1.NoticeRow
+	36, // 24: agentd.store.v1.EntryRow.output:type_name -> agentd.store.v1.OutputRow
+	37, // 25: agentd.store.v1.EntryRow.compaction:type_name -> agentd.store.v1.CompactionRow
+	29, // 26: agentd.store.v1.ResultRow.report:type_name -> agentd.store.v1.ReportRow
+	38, // 27: agentd.store.v1.ResultRow.evidence:type_name -> agentd.store.v1.EvidenceRow
+	34, // 28: agentd.store.v1.FeedRow.state:type_name -> agentd.store.v1.StateRow
+	48, // 29: agentd.store.v1.FeedRow.roster:type_name -> agentd.store.v1.RosterRow
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_agentd_store_v1_rows_proto_init() }
@@ -3477,7 +4453,7 @@ func file_agentd_store_v1_rows_proto_init() {
 	if File_agentd_store_v1_rows_proto != nil {
 		return
 	}
-	file_agentd_store_v1_rows_proto_msgTypes[32].OneofWrappers = []any{
+	file_agentd_store_v1_rows_proto_msgTypes[39].OneofWrappers = []any{
 		(*EntryRow_Input)(nil),
 		(*EntryRow_Assistant)(nil),
 		(*EntryRow_CallStarted)(nil),
@@ -3487,10 +4463,11 @@ func file_agentd_store_v1_rows_proto_init() {
 		(*EntryRow_Output)(nil),
 		(*EntryRow_Compaction)(nil),
 	}
-	file_agentd_store_v1_rows_proto_msgTypes[33].OneofWrappers = []any{}
-	file_agentd_store_v1_rows_proto_msgTypes[40].OneofWrappers = []any{
+	file_agentd_store_v1_rows_proto_msgTypes[40].OneofWrappers = []any{}
+	file_agentd_store_v1_rows_proto_msgTypes[47].OneofWrappers = []any{
 		(*FeedRow_State)(nil),
 		(*FeedRow_MessageId)(nil),
+		(*FeedRow_Roster)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3498,7 +4475,7 @@ func file_agentd_store_v1_rows_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_store_v1_rows_proto_rawDesc), len(file_agentd_store_v1_rows_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,267 @@
+package runtime_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/mailbox"
+	"github.com/agentd-dev/agentd/runtime"
+	"github.com/agentd-dev/agentd/runtime/roster"
+	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/team"
+	"github.com/agentd-dev/agentd/store"
+	"github.com/agentd-dev/agentd/store/storetest"
+)
+
+// crewOf spawns teammates and waits until they rest.
+func (h *house) crewOf(names ...string) (ids []task.ID) {
+	h.t.Helper()
+	for _, name := range names {
+		id := h.spawn("hello", mate(name))
+		h.untilState(id, task.Idle)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// heard counts how often a task took a text.
+func (h *house) heard(id task.ID, words string) (n int) {
+	h.t.Helper()
+	for _, in := range h.inputs(id) {
+		if in == words {
+			n++
+		}
+	}
+	return n
+}
+
+// proves M1, M4: a message to all goes to the living teammates but the sender, wakes those that rest, revives nobody, and has
+// a receipt for each from its acceptance on.
+func TestMessageToAll(t *testing.T) {
+	bubble(t, echo, func(h *house) {
+		ids := h.crewOf(task.LeadName, "ann", "bob", "carl")
+		lead, ann, bob, carl := ids[0], ids[1], ids[2], ids[3]
+		h.must(h.stopTask(carl, task.Kill))
+		sent := h.post(runtime.SendRequest{Sender: ann, To: team.Everyone, Text: "news"})
+		receipts, err := h.journal.Sent(context.Background(), sent.Team, sent.MessageID)
+		h.must(err)
+		names := ""
+		for _, r := range receipts {
+			names += r.Value.To + " "
+		}
+		if len(receipts) != 2 || !strings.Contains(names, "bob") || !strings.Contains(names, task.LeadName) {
+			h.t.Errorf("recipients: %s", names)
+		}
+		h.errandsDone(sent.Team)
+		time.Sleep(time.Hour)
+		for id, n := range map[task.ID]int{lead: 1, ann: 0, bob: 1, carl: 0} {
+			if got := h.heard(id, "news"); got != n {
+				h.t.Errorf("%s heard it %d times", id, got)
+			}
+		}
+		if !h.receipt(sent, bob).Woke || h.task(carl).State != task.Killed {
+			h.t.Errorf("bob: %+v; carl is %s", h.receipt(sent, bob), h.task(carl).State)
+		}
+	})
+}
+
+// proves M1: nothing is accepted for nobody.
+func TestMessageToNobody(t *testing.T) {
+	bubble(t, echo, func(h *house) {
+		ann := h.crewOf("ann")[0]
+		_, err := h.sup.Send(context.Background(), runtime.SendRequest{Sender: ann, To: team.Everyone, Text: "news"})
+		if !errdefs.Is(err, errdefs.RecipientNotFound) || !strings.Contains(err.Error(), "nobody") {
+			h.t.Errorf("alone: %v", err)
+		}
+	})
+}
+
+// proves M5: who ends between the acceptance of a message to all and its turn to get it does not, which its receipt, the
+// sender and the leader are told.
+func TestMessageToAllMissesWhoEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ann, bob task.ID
+		var h *house
+		stopped, once := make(chan error, 1), sync.Once{}
+		bent := &tap{commit: func(b store.Batch, commit func() (store.Committed, error)) (store.Committed, error) {
+			done, err := commit()
+			if touches(b, "outbox/m-") {
+				once.Do(func() {
+					go func() { stopped <- h.stopTask(bob, task.Kill) }()
+					h.untilState(bob, task.Killed)
+				})
+			}
+			return done, err
+		}}
+		inside(t, echo, func(house *house) {
+			h = house
+			ids := h.crewOf("ann", "bob")
+			ann, bob = ids[0], ids[1]
+			sent := h.post(runtime.SendRequest{Sender: ann, To: team.Everyone, Text: "news"})
+			h.must(<-stopped)
+			h.errandsDone(sent.Team)
+			if r := h.receipt(sent, bob); r.Fate != mailbox.Undeliverable || r.Reason == "" {
+				h.t.Errorf("receipt: %+v", r)
+			}
+			time.Sleep(time.Hour)
+			back := h.noticesIn(sent.Team, ann, task.Returned)
+			inbox := h.noticesIn(sent.Team, mailbox.LeaderBox, task.Returned)
+			if len(back) != 1 || len(inbox) != 1 || !strings.Contains(back[0], "bob") || !strings.Contains(inbox[0], sent.MessageID) {
+				h.t.Errorf("told: %q, %q", back, inbox)
+			}
+			if h.heard(bob, "news") != 0 || h.task(bob).State != task.Killed {
+				h.t.Errorf("bob is %s", h.task(bob).State)
+			}
+		}, tapped(bent))
+	})
+}
+
+// recruits writes so many living teammates, which never run.
+func (h *house) recruits(in string, n int) (ids []task.ID) {
+	h.t.Helper()
+	ctx := context.Background()
+	for len(ids) < n {
+		b := h.journal.Batch(in)
+		for range min(25, n-len(ids)) {
+			number, err := h.journal.NextID(ctx, in)
+			h.must(err)
+			id := task.NewID(task.Teammate, number)
+			name := fmt.Sprint("recruit-", number)
+			b.CreateTask(task.Draft{Task: task.Task{
+				ID: id, Team: in, Kind: task.Teammate, Name: name, State: task.Queued, Incarnation: 1, Workspace: h.workspace,
+			}}, "user")
+			b.PutMember(roster.Member{Name: name, TaskID: id}, 0, roster.Joined)
+			ids = append(ids, id)
+		}
+		h.must(h.journal.Commit(ctx, b))
+	}
+	return ids
+}
+
+// proves M1, M2: a message to 10,000 reaches each once, though the daemon is killed on the way.
+func TestMessageToTenThousand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("10,000 teammates")
+	}
+	const many = 10_000
+	bubble(t, hang, func(h *house) {
+		ann := h.spawn("busy", mate("ann"))
+		h.untilState(ann, task.Running)
+		in := h.task(ann).Team
+		ids := h.recruits(in, many)
+		h.cut.after(80 + 100) // the receipts, the acceptance, and then some
+		sent, err := h.sup.Send(context.Background(), runtime.SendRequest{Sender: ann, To: team.Everyone, Text: "news"})
+		h.must(err)
+		<-h.cut.dead
+		h.restart()
+		h.errandsDone(in)
+		for _, id := range ids {
+			if mail := h.mailOf(in, id); len(mail) != 1 || mail[0].Text != "news" {
+				h.t.Fatalf("%s got %+v", id, mail)
+			}
+		}
+		receipts, err := h.journal.Sent(context.Background(), in, sent.MessageID)
+		if err != nil || len(receipts) != many {
+			h.t.Errorf("%d receipts, %v", len(receipts), err)
+		}
+	}, slots(1))
+}
+
+// postAs repeats a message until it is acknowledged.
+func (c client) postAs(request string, req runtime.SendRequest) (sent runtime.Sending) {
+	c.h.t.Helper()
+	req.RequestID, req.Caller, req.Workspace = request, "test", c.h.workspace
+	c.insist("send", func() (err error) {
+		sent, err = c.h.sup.Send(context.Background(), req)
+		return err
+	})
+	return sent
+}
+
+// toAll is a message to all that a client repeats.
+func toAll(h *house) {
+	req := runtime.SendRequest{RequestID: "all", Caller: "test", Workspace: h.workspace, To: team.Everyone, Text: "news"}
+	_, _ = h.sup.Send(context.Background(), req) // a client that is not answered asks again
+}
+
+// allHeard tells whether all have taken the message to all and rest, and nothing is left to be handed on.
+func allHeard(h *house, ids []task.ID) bool {
+	for _, id := range ids {
+		if h.task(id).State != task.Idle || h.heard(id, "news") == 0 {
+			return false
+		}
+	}
+	errands, err := h.journal.Errands(context.Background(), h.task(ids[0]).Team)
+	return err == nil && len(errands) == 0
+}
+
+// eventually waits until something holds, true, or the store is cut.
+func (h *house) eventually(holds func() bool) bool {
+	h.t.Helper()
+	for range 100_000 {
+		switch {
+		case holds():
+			return true
+		case h.cut.isDead():
+			return false
+		}
+		time.Sleep(10 * time.Millisecond) // in the bubble
+	}
+	h.t.Fatal("it never comes")
+	return false
+}
+
+// heardOnce checks that each has taken the message to all once.
+func heardOnce(h *house, ids []task.ID) {
+	h.t.Helper()
+	h.eventually(func() bool { return allHeard(h, ids) })
+	time.Sleep(time.Hour)
+	for _, id := range ids {
+		if n := h.heard(id, "news"); n != 1 {
+			h.t.Errorf("%s took it %d times", id, n)
+		}
+	}
+}
+
+// proves M1, M2, D8: with the n-th commit failing, for all n and all ways to fail, each recipient of a message to all takes
+// it once.
+func TestMessageToAllEveryCommitFails(t *testing.T) {
+	walkFaults(t, 15, func(t *testing.T, plan storetest.Plan) (failed bool) {
+		var faulty *storetest.Faulty
+		bubble(t, echo, func(h *house) {
+			c := client{h}
+			var ids []task.ID
+			for _, name := range []string{"ann", "bob", "carl"} {
+				ids = append(ids, c.spawnAs(name, task.Assignment{
+					Teammate: &task.TeammateSpec{Name: name}, AgentSpec: task.AgentSpec{Prompt: "hello"},
+				}))
+			}
+			c.postAs("all", runtime.SendRequest{To: team.Everyone, Text: "news"})
+			heardOnce(h, ids)
+			failed = h.healed(faulty)
+		}, failsBy(plan, &faulty))
+		return failed
+	})
+}
+
+// proves M1, M2, D4: killed right after the n-th commit, for all n, each recipient of a message to all takes it once.
+func TestMessageToAllKilledAfterEachCommit(t *testing.T) {
+	walk(t, 8, func(t *testing.T, n int) (over bool) {
+		bubble(t, echo, func(h *house) {
+			ids := h.crewOf("ann", "bob", "carl")
+			h.cut.after(n)
+			toAll(h)
+			over = h.eventually(func() bool { return allHeard(h, ids) })
+			h.restart()
+			toAll(h)
+			heardOnce(h, ids)
+		})
+		return over
+	})
+}

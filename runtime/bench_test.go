@@ -126,13 +126,15 @@ func (h *house) turn(id task.ID, text string) {
 	if err == nil {
 		_, err = h.sup.Send(ctx, sendTo(id, text))
 	}
+	bell := h.journal.Bell()
+	defer bell.Close()
+	bell.Transcript(before.Value.Team, id)
 	for err == nil {
-		grown := h.journal.Follow(before.Value.Team, string(id))
 		now, readErr := h.journal.Task(ctx, id)
 		if err = readErr; now.Value.Start > before.Value.Start && now.Value.State == task.Idle {
 			return
 		}
-		<-grown
+		<-bell.Rings()
 	}
 	h.t.Error(err)
 }

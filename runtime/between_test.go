@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/store"
 )
@@ -81,6 +82,63 @@ func TestStopRightBeforeTheStart(t *testing.T) {
 				h.ended(id, task.Killed, task.StoppedByClient)
 				if took := time.Since(began); took != 0 {
 					t.Errorf("it took %v", took) // it was put off as one that can't be resumed
+				}
+			})
+		})
+	}
+}
+
+// proves M2, W4: mail that is accepted right before the commit of a teammate's rest, in whichever of its mailboxes, begins its
+// next turn.
+func TestMailRightBeforeTheRest(t *testing.T) {
+	background := call("subagent", `{"task":"child","background":true}`)
+	for name, c := range map[string]struct {
+		as   func(*task.Assignment)
+		play modelFunc
+		do   func(h *house)
+		kind task.MessageKind
+	}{
+		"teammate":           {mate("ann"), play(text("rest?"), text("rest")), func(h *house) { h.wants("ann", "wait") }, task.Text},
+		"the leader inbox":   {lead, play(text("rest?"), text("rest")), func(h *house) { h.wants("team-lead", "wait") }, task.Text},
+		"the lead's own box": {lead, play(background, text("rest?"), text("rest")), endOfChild, task.Ended},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &between{is: []store.Op{{Kind: store.Put, Name: "idle/"}}}
+				h := newHouse(t, cast(map[string]modelFunc{"agent": c.play, "child": hang}), inBubble, put(b))
+				b.do = func() { c.do(h) }
+				id := h.spawn("agent", c.as)
+				h.untilTook(id, c.kind, 1, task.Idle)
+				synctest.Wait()
+				if got := h.states(id); got != "QUEUED RUNNING IDLE RUNNING IDLE" {
+					t.Errorf("states: %s", got)
+				}
+			})
+		})
+	}
+}
+
+// endOfChild ends the only child there is.
+func endOfChild(h *house) { h.must(h.stopTask("sub-2", task.Kill)) }
+
+// proves M5, W3: mail that is accepted right before the commit of a teammate's end, in whichever of its mailboxes, revives it
+// when it may.
+func TestMailRightBeforeATeammatesEnd(t *testing.T) {
+	for name, as := range map[string]func(*task.Assignment){"ann": mate("ann"), "team-lead": lead} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &between{is: []store.Op{{Kind: store.Put, Name: "result/"}}}
+				h := newHouse(t, func(_ context.Context, req model.Request, _ func(model.Event)) (model.Response, error) {
+					if strings.Contains(req.Messages[len(req.Messages)-1].Text, "wait") {
+						return text("again"), nil
+					}
+					return endedBy(model.FinishFilter, text("bad")), nil
+				}, inBubble, put(b))
+				b.do = func() { h.wants(name, "wait") }
+				id := h.spawn("agent", as)
+				h.untilSaid(id, "again", task.Idle)
+				if n := h.task(id).Incarnation; n != 2 {
+					t.Errorf("it lives for the %d. time", n)
 				}
 			})
 		})

@@ -149,6 +149,27 @@ func (s *Supervisor) handOn(ctx context.Context, in string, row journal.Row[jour
 	return nil
 }
 
+// handFirst hands on what a sender has sent to all and a recipient has yet to get: it goes before what the sender sends to that
+// recipient now (M2). Conflict when others have handed on meanwhile. What can't be handed on keeps nothing waiting.
+func (s *Supervisor) handFirst(ctx context.Context, in string, sender, to task.ID) error {
+	errands, err := s.errandsOf(ctx, in)
+	if err != nil {
+		return err
+	}
+	for _, row := range errands {
+		waiting := row.Value.Recipients
+		i := slices.Index(waiting, to)
+		if i < 0 || row.Value.Mail.FromTask != sender {
+			continue
+		}
+		waiting[0], waiting[i] = waiting[i], waiting[0]
+		if err := s.handOn(ctx, in, row); errdefs.Is(err, errdefs.Conflict) || journal.IsFault(err) {
+			return err
+		}
+	}
+	return nil
+}
+
 // handTo adds what gives one recipient a message to a batch, or how it ends there, and why.
 func (s *Supervisor) handTo(
 	ctx context.Context, b *journal.Batch, key task.ID, m mailbox.Message,
@@ -169,7 +190,7 @@ func (s *Supervisor) handTo(
 	to, err := s.hearer(ctx, b.Team(), key)
 	switch {
 	case errdefs.Is(err, errdefs.NotRevivable), journal.IsLost(err):
-		why = "it has ended"
+		why, err = "it has ended", nil
 	case err != nil:
 		return kept.To, "", err
 	default:

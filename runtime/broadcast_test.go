@@ -3,8 +3,10 @@ package runtime_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,6 +119,84 @@ func TestMessageToAllMissesWhoEnds(t *testing.T) {
 			}
 			if h.heard(bob, "news") != 0 || h.task(bob).State != task.Killed {
 				h.t.Errorf("bob is %s", h.task(bob).State)
+			}
+		}, tapped(bent))
+	})
+}
+
+// proves M1, M5: whose name is another one's when its turn comes does not get a message to all, and keeps it from nobody.
+func TestMessageToAllMissesWhoIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var bob task.ID
+		var h *house
+		replaced, once := make(chan struct{}), sync.Once{}
+		bent := &tap{commit: func(b store.Batch, commit func() (store.Committed, error)) (store.Committed, error) {
+			done, err := commit()
+			if touches(b, "outbox/m-") {
+				once.Do(func() {
+					go func() {
+						defer close(replaced)
+						h.must(h.stopTask(bob, task.Kill))
+						h.spawn("hello", mate("bob"))
+					}()
+					<-replaced
+				})
+			}
+			return done, err
+		}}
+		inside(t, echo, func(house *house) {
+			h = house
+			ids := h.crewOf("ann", "bob", "carl")
+			bob = ids[1]
+			sent := h.post(runtime.SendRequest{Sender: ids[0], To: team.Everyone, Text: "news"})
+			h.errandsDone(sent.Team)
+			if r := h.receipt(sent, bob); r.Fate != mailbox.Undeliverable || r.Reason == "" {
+				h.t.Errorf("receipt: %+v", r)
+			}
+			h.eventually(func() bool { return h.heard(ids[2], "news") == 1 })
+			if h.heard(ids[2], "news") != 1 {
+				h.t.Error("carl did not hear it")
+			}
+		}, tapped(bent))
+	})
+}
+
+// proves M2: each recipient gets a sender's messages in their order, also those to all that are yet to be handed on, whatever
+// the digits of their numbers, and what is sent to the recipient alone after them.
+func TestMessageToAllKeepsTheOrder(t *testing.T) {
+	const more = 100 // from numbers of one or two digits to those of three
+	synctest.Test(t, func(t *testing.T) {
+		var h *house
+		var begun atomic.Bool
+		bent := &tap{commit: func(b store.Batch, commit func() (store.Committed, error)) (store.Committed, error) {
+			done, err := commit()
+			if touches(b, "outbox/m-") && begun.CompareAndSwap(false, true) {
+				sent := make(chan struct{})
+				go func() {
+					defer close(sent)
+					for i := range more {
+						h.post(runtime.SendRequest{To: team.Everyone, Text: fmt.Sprint("all ", 1+i)})
+					}
+					h.post(runtime.SendRequest{To: "bob", Text: "bob alone"})
+				}()
+				<-sent
+			}
+			return done, err
+		}}
+		inside(t, echo, func(house *house) {
+			h = house
+			ids := h.crewOf("ann", "bob")
+			sent := h.post(runtime.SendRequest{To: team.Everyone, Text: "all 0"})
+			h.errandsDone(sent.Team)
+			want := []string{"hello"}
+			for i := range 1 + more {
+				want = append(want, fmt.Sprint("all ", i))
+			}
+			for id, want := range map[task.ID][]string{ids[0]: want, ids[1]: append(slices.Clone(want), "bob alone")} {
+				h.eventually(func() bool { return h.task(id).State == task.Idle && len(h.inputs(id)) >= len(want) })
+				if got := h.inputs(id); !slices.Equal(got, want) {
+					h.t.Errorf("%s heard %q", id, got)
+				}
 			}
 		}, tapped(bent))
 	})

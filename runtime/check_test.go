@@ -126,19 +126,21 @@ func (h *house) until(id task.ID, what string, seen func(task.Task, []task.Entry
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), h.patience())
 	defer cancel()
+	bell := h.journal.Bell()
+	defer bell.Close()
 	for {
 		row, err := h.journal.Task(ctx, id)
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		more := h.journal.Follow(row.Value.Team, string(id))
+		bell.Transcript(row.Value.Team, id)
 		row, err = h.journal.Task(ctx, id)
 		h.must(err)
 		if seen(row.Value, h.entries(id)) {
 			return
 		}
 		select {
-		case <-more:
+		case <-bell.Rings():
 		case <-ctx.Done():
 			h.t.Fatalf("%s: never saw %s; it is %s", id, what, row.Value.State)
 		}

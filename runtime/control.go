@@ -58,6 +58,8 @@ func (r ControlRequest) check() error {
 		return errdefs.BadField("to", "is missing; give a teammate's name")
 	case answers && r.ControlID == "":
 		return errdefs.BadField("control_id", "is missing; give that of the request that you answer")
+	case !answers && r.ControlID != "":
+		return errdefs.BadField("control_id", "is of answers; that of a request the daemon makes")
 	case r.Kind == task.PlanRequest && strings.TrimSpace(r.Text) == "":
 		return errdefs.BadField(field, "must not be empty")
 	case len(r.Text) > limit:

@@ -9,6 +9,7 @@ import (
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/mailbox"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/runtime/team"
 	"github.com/agentd-dev/agentd/runtime/tool"
 )
 
@@ -38,12 +39,26 @@ func (c *crew) Send(ctx context.Context, call tool.Call, l tool.Letter) (tool.Po
 			To: l.To, Kind: l.Kind, ControlID: l.ControlID, Approve: l.Approve, Text: l.Text, Summary: l.Summary,
 		})
 	}
+	if err == nil && l.To == team.Everyone {
+		err = c.tellLeadFirst(ctx, sent.Team)
+	}
 	if err != nil {
 		return tool.Posted{}, c.unsent(ctx, err)
 	}
 	posted := tool.Posted{MessageID: sent.MessageID, ControlID: sent.ControlID}
 	posted.Woken, err = c.woke(ctx, sent)
 	return posted, err
+}
+
+// tellLeadFirst hands on to the lead what the teammate has sent to all, before its turn can end: the notice of that comes
+// behind what the turn has said (M9).
+func (c *crew) tellLeadFirst(ctx context.Context, in string) error {
+	for {
+		err := c.s.handFirst(ctx, in, c.task.ID, mailbox.LeaderBox)
+		if !errdefs.Is(err, errdefs.Conflict) {
+			return err
+		}
+	}
 }
 
 // SubmitPlan asks the leader for the approval of a plan.

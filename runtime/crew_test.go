@@ -46,7 +46,7 @@ func TestCrewSends(t *testing.T) {
 			got := h.results(ann)
 			for id, want := range map[string]string{
 				"c00000001": `"woken":true`, "c00000002": `"message_id"`, "c00000003": `"message_id"`,
-				"c00000004": `"NOT_FOUND","message":"there is no recipient \"bop\"`, "c00000005": "that is you",
+				"c00000004": `"NOT_FOUND","message":"nobody is called \"bop\" here`, "c00000005": "that is you",
 				"c00000006": "NOT_GRANTED", "c00000007": `"allowed":["step","turn"]`, "c00000008": "NOT_FOUND",
 				"c00000009": "NOT_GRANTED", "c00000011": `"message_id"`,
 			} {

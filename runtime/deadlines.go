@@ -3,7 +3,6 @@ package runtime
 import (
 	"container/heap"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,21 +16,21 @@ import (
 type deadlines struct {
 	changed chan struct{} // the earliest may have changed
 
-	mu    sync.Mutex
-	heap  dueHeap
-	known map[journal.Due]bool // what is in the heap
+	mu   sync.Mutex
+	heap dueHeap
+	of   map[task.ID][]journal.Due // what is in the heap, by task
 }
 
 func newDeadlines() *deadlines {
-	return &deadlines{changed: make(chan struct{}, 1), known: map[journal.Due]bool{}}
+	return &deadlines{changed: make(chan struct{}, 1), of: map[task.ID][]journal.Due{}}
 }
 
 // add takes a deadline, once.
 func (d *deadlines) add(due journal.Due) {
 	due.At = due.At.Round(0).UTC() // one form of a time, to compare
 	d.mu.Lock()
-	if !d.known[due] {
-		d.known[due] = true
+	if !slices.Contains(d.of[due.TaskID], due) {
+		d.of[due.TaskID] = append(d.of[due.TaskID], due)
 		heap.Push(&d.heap, due)
 	}
 	d.mu.Unlock()
@@ -60,29 +59,42 @@ func (d *deadlines) take(now time.Time) []journal.Due {
 	var due []journal.Due
 	for len(d.heap) > 0 && !d.heap[0].At.After(now) {
 		next := heap.Pop(&d.heap).(journal.Due)
-		delete(d.known, next)
+		d.drop(next)
 		due = append(due, next)
 	}
 	return due
 }
 
-// forget drops the deadlines of a task that has ended, which may be a year away.
-func (d *deadlines) forget(id task.ID) {
+// pending gives the deadlines of a task.
+func (d *deadlines) pending(id task.ID) []journal.Due {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.heap = slices.DeleteFunc(d.heap, func(due journal.Due) bool { return due.TaskID == id })
-	heap.Init(&d.heap)
-	maps.DeleteFunc(d.known, func(due journal.Due, _ bool) bool { return due.TaskID == id })
+	return slices.Clone(d.of[id])
+}
+
+// forget drops deadlines of a task that has ended, which may be a year away. Those of its next life are others.
+func (d *deadlines) forget(dues []journal.Due) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, due := range dues {
+		if at := slices.Index(d.heap, due); at >= 0 {
+			heap.Remove(&d.heap, at)
+			d.drop(due)
+		}
+	}
 }
 
 // forgetTurn drops the deadline of a turn that is over.
 func (d *deadlines) forgetTurn(id task.ID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	over := func(due journal.Due) bool { return due.TaskID == id && due.Kind == journal.DueTimeout }
-	d.heap = slices.DeleteFunc(d.heap, over)
-	heap.Init(&d.heap)
-	maps.DeleteFunc(d.known, func(due journal.Due, _ bool) bool { return over(due) })
+	d.forget(slices.DeleteFunc(d.pending(id), func(due journal.Due) bool { return due.Kind != journal.DueTimeout }))
+}
+
+// drop forgets one that has left the heap. The caller holds mu.
+func (d *deadlines) drop(due journal.Due) {
+	rest := slices.DeleteFunc(d.of[due.TaskID], func(one journal.Due) bool { return one == due })
+	if d.of[due.TaskID] = rest; len(rest) == 0 {
+		delete(d.of, due.TaskID)
+	}
 }
 
 // dueHeap orders by time, for container/heap.

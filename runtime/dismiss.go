@@ -97,11 +97,11 @@ func (s *Supervisor) dismissOnce(ctx context.Context, to team.Recipient, order t
 	b := s.cfg.Journal.Batch(t.Team)
 	b.GuardTask(to.Task) // a message that revives it comes before or after
 	dismissed(b)
-	unread, err := s.cfg.Journal.Inbox(ctx, t.Team, t.ID)
+	unread, err := s.cfg.Journal.CountUnread(ctx, t.Team, t.ID)
 	if err != nil {
 		return err
 	}
-	if unread.Value.Messages > 0 {
+	if unread > 0 {
 		b.LeaveMail(t.ID)
 	}
 	return s.commit(ctx, b)

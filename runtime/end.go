@@ -50,10 +50,11 @@ func (s *Supervisor) finish(ctx context.Context, row journal.Row[task.Task], fin
 		return err
 	}
 	along.ride(b)
+	over := s.due.pending(after.ID)
 	if err := s.commit(ctx, b); err != nil {
 		return err
 	}
-	s.due.forget(after.ID)
+	s.due.forget(over)
 	if after.Root().Kind() == task.Teammate {
 		s.background(func() { s.endIfQuiet(ctx, after.Team) })
 	}

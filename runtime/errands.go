@@ -1,8 +1,10 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/journal"
@@ -42,7 +44,7 @@ func (s *Supervisor) runErrands(ctx context.Context) {
 
 // runErrandsOf does what a team's outbox holds. One that fails for itself does not keep the others waiting.
 func (s *Supervisor) runErrandsOf(ctx context.Context, team string) error {
-	errands, err := s.cfg.Journal.Errands(ctx, team)
+	errands, err := s.errandsOf(ctx, team)
 	if err != nil {
 		return err
 	}
@@ -55,6 +57,15 @@ func (s *Supervisor) runErrandsOf(ctx context.Context, team string) error {
 		failed = errors.Join(failed, err)
 	}
 	return failed
+}
+
+// errandsOf reads a team's outbox. Messages to all are in the order in which they were sent: that of their numbers.
+func (s *Supervisor) errandsOf(ctx context.Context, team string) ([]journal.Row[journal.Errand], error) {
+	errands, err := s.cfg.Journal.Errands(ctx, team)
+	slices.SortFunc(errands, func(a, b journal.Row[journal.Errand]) int {
+		return cmp.Or(cmp.Compare(len(a.Value.ID), len(b.Value.ID)), cmp.Compare(a.Value.ID, b.Value.ID))
+	})
+	return errands, err
 }
 
 // runErrand does an errand commit by commit, each of which leaves in the outbox what is still to be done, until the daemon

@@ -131,7 +131,6 @@ func (f *family) notOwn(ctx context.Context, e tool.Error, id task.ID) error {
 		}
 	}
 	slices.Sort(e.Allowed)
-	e.Allowed = slices.Compact(e.Allowed) // one that changes sides meanwhile comes twice
 	return &e
 }
 

@@ -181,22 +181,19 @@ func (g *group) await(ctx context.Context, all members) error {
 
 // watch gives errChanged when a record is no longer what it was.
 func (g *group) watch(ctx context.Context, was journal.Row[task.Task]) error {
-	team, id := was.Value.Team, was.Value.ID
+	bell := g.s.cfg.Journal.Bell()
+	defer bell.Close()
+	bell.Transcript(was.Value.Team, was.Value.ID)
 	for {
-		more := g.s.cfg.Journal.Follow(team, string(id))
-		row, err := g.s.cfg.Journal.Task(ctx, id)
-		if journal.IsLost(err) || err == nil && row.Value.State.Terminal() {
-			g.s.cfg.Journal.Unfollow(team, string(id))
+		row, err := g.s.cfg.Journal.Task(ctx, was.Value.ID)
+		switch {
+		case journal.IsLost(err), err == nil && row.Rev != was.Rev:
 			return errChanged
-		}
-		if err == nil && row.Rev != was.Rev {
-			return errChanged
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
 		select {
-		case <-more:
+		case <-bell.Rings():
 		case <-g.s.draining:
 			return agent.ErrDrained
 		case <-ctx.Done():

@@ -145,6 +145,10 @@ func (a ack) settle(ctx context.Context, b *journal.Batch, mail []mailbox.Messag
 	if err := a.deliver(ctx, b, mailbox.UserBox, users); err != nil || a.leads {
 		return err
 	}
+	mail = slices.DeleteFunc(mail, func(m mailbox.Message) bool { return m.Pos <= a.lead.Value.Low })
+	if len(mail) == 0 {
+		return nil // the lead's cursor is ahead, and never goes back
+	}
 	leads, rest := mailbox.Remove(a.lead.Value, mail, func(mailbox.Message) bool { return true })
 	leads = slices.DeleteFunc(leads, func(m mailbox.Message) bool { return m.To == mailbox.User })
 	b.Settle(mailbox.LeaderBox, a.lead, leads, rest)

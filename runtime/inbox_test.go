@@ -157,6 +157,26 @@ func TestAckAfterALead(t *testing.T) {
 	})
 }
 
+// proves M2, M10: what a lead has read no later lead reads again, although the user acknowledges less than that.
+func TestAckBehindALead(t *testing.T) {
+	bubble(t, echo, func(h *house) {
+		id := h.spawn("lead", lead)
+		h.untilState(id, task.Idle)
+		h.writes("team-lead", 3)
+		h.untilTook(id, task.Text, 3, task.Idle)
+		h.must(h.stopTask(id, task.Kill))
+		for _, m := range h.inbox()[:2] {
+			h.ack(m.Pos)
+			h.wantLeft(0, 0)
+		}
+		h.writes("team-lead", 1)
+		h.untilTook(id, task.Text, 4, task.Idle)
+		if got := h.inputs(id); len(got) != 5 {
+			h.t.Errorf("the lead read %q", got)
+		}
+	})
+}
+
 // proves N7, D2: an acknowledgement of a long inbox that is killed after each of its commits, and is repeated, has passed all
 // once; what it did not pass the next lead reads.
 func TestAckKilledAfterEachCommit(t *testing.T) {

@@ -38,8 +38,11 @@ func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 // task anew from what is on disk (D8).
 func (s *Supervisor) runLoop(ctx context.Context, l *loop, alone bool) {
 	for {
-		err := s.settle(ctx, l.id, s.runOnce(ctx, l, alone))
-		if !journal.IsFault(err) {
+		err := s.runOnce(ctx, l, alone)
+		if errors.Is(err, agent.ErrDrained) && !s.isDraining() {
+			s.wake(l.team, l.id) // the loop was cut for a stop of an earlier life of its task
+		}
+		if err = s.settle(ctx, l.id, err); !journal.IsFault(err) {
 			if err != nil {
 				s.cfg.Log.Error("task has no loop until the next start", "task", l.id, "error", err)
 			}

@@ -130,7 +130,12 @@ func (s *Supervisor) FindTeam(ctx context.Context, name, workspace string) (rost
 			return team, err
 		}
 	}
-	return j.TeamByName(ctx, roster.DefaultTeam)
+	team, err := j.TeamByName(ctx, roster.DefaultTeam)
+	if errdefs.Is(err, errdefs.TeamNotFound) {
+		err = errdefs.New(errdefs.NotFound, errdefs.TeamNotFound, roster.DefaultTeam,
+			"no team is meant: name one, or the workspace of one")
+	}
+	return team, err
 }
 
 func (s *Supervisor) findOrMake(

@@ -273,6 +273,27 @@ func TestBurstToOneTeammate(t *testing.T) {
 	})
 }
 
+// proves M11, W1: a teammate that has ended with a full mailbox can be revived, and reads it.
+func TestReviveWithAFullMailbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		inside(t, cast(map[string]modelFunc{"busy": play(call("gate", "{}"), text("done"))}), func(h *house) {
+			id := h.spawn("busy", mate("ann"))
+			<-g.entered
+			for i := range mailbox.MaxUnread {
+				h.post(runtime.SendRequest{To: "ann", Text: fmt.Sprint("mail ", i)})
+			}
+			h.must(h.stopTask(id, task.Kill))
+			if _, err := h.write("ann", "live again"); err != nil {
+				h.t.Fatal(err)
+			}
+			h.until(id, "all mail", func(t task.Task, _ []task.Entry) bool {
+				return t.State == task.Idle && len(h.inputs(id)) == 1+mailbox.MaxUnread+1
+			})
+		}, with(g.tool("gate")))
+	})
+}
+
 // proves M3: what is for after the turn waits for its end, unless a later one of the same sender does not.
 func TestMailAfterTheTurn(t *testing.T) {
 	for _, hurry := range []bool{false, true} {

@@ -59,6 +59,9 @@ func (s *Supervisor) recover(ctx context.Context) error {
 		}
 	}
 	for _, team := range teams {
+		if err := s.expectClient(ctx, team.ID); err != nil {
+			return err
+		}
 		for due, err := range s.cfg.Journal.Dues(ctx, team.ID) {
 			if err != nil {
 				return err
@@ -70,8 +73,17 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	return nil
 }
 
-// putOnItsWay lets a task run that has work, unless its group decides when.
-func (s *Supervisor) putOnItsWay(t task.Task) {
+// putOnItsWay lets a task run that has work, unless its group decides when, or it has to wait for the end of a backoff.
+func (s *Supervisor) putOnItsWay(ctx context.Context, t task.Task) error {
+	_, err := s.cfg.Journal.Due(ctx, t.Team, t.ID, journal.DueResume)
+	switch {
+	case err == nil:
+		return nil
+	case errdefs.Is(err, errdefs.RecordCorrupt):
+		s.cfg.Log.Error("the end of a task's backoff is in quarantine; it is resumed at once", "task", t.ID, "error", err)
+	case !errdefs.Is(err, errdefs.RecordNotFound):
+		return err
+	}
 	switch {
 	case waitsForGroup(t):
 	case t.Kind == task.Teammate && t.State != task.Queued:
@@ -79,6 +91,7 @@ func (s *Supervisor) putOnItsWay(t task.Task) {
 	default:
 		s.enqueue(t.Team, t.ID)
 	}
+	return nil
 }
 
 // inOrder puts what ran before what waits for its first start, and what is older first.
@@ -209,17 +222,7 @@ func (s *Supervisor) resume(ctx context.Context, f found) error {
 	if err := s.stopOrphan(ctx, t); err != nil {
 		return err
 	}
-	_, err = s.cfg.Journal.Due(ctx, t.Team, t.ID, journal.DueResume)
-	switch {
-	case err == nil:
-		return nil // the end of its backoff brings it
-	case errdefs.Is(err, errdefs.RecordCorrupt):
-		s.cfg.Log.Error("the end of a task's backoff is in quarantine; it is resumed at once", "task", t.ID, "error", err)
-	case !errdefs.Is(err, errdefs.RecordNotFound):
-		return err
-	}
-	s.putOnItsWay(t)
-	return nil
+	return s.putOnItsWay(ctx, t)
 }
 
 // noteRestart writes what the restart made of the live record, a suspect's backoff, and the time a client has to come
@@ -241,6 +244,22 @@ func (s *Supervisor) noteRestart(ctx context.Context, f found, live journal.Live
 	}
 	b.GuardLive(t.ID, f.live.Rev)
 	b.PutLive(t.ID, live)
+	return s.commit(ctx, b)
+}
+
+// expectClient gives the client of a lead that waits for quiet the time to come back, when that lead is idle: it is the only
+// task at rest whose spawn may be followed (T6).
+func (s *Supervisor) expectClient(ctx context.Context, team string) error {
+	lead, found, err := s.post.Registry.Lead(ctx, team)
+	if journal.IsLost(err) || err == nil && (!found || lead.Value.State != task.Idle || !lead.Value.CancelOnDisconnect) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b := s.cfg.Journal.Batch(team)
+	b.GuardTask(lead)
+	b.PutDue(journal.Due{At: b.Now().Add(reattachTime), TaskID: lead.Value.ID, Kind: journal.DueReattach})
 	return s.commit(ctx, b)
 }
 

@@ -94,6 +94,37 @@ func TestSuspectIsCleared(t *testing.T) {
 	})
 }
 
+// proves D6: a suspect whose model does not answer holds the others up for half a minute; then it runs beside them, and is
+// a suspect at the next crash.
+func TestSuspectThatHangsHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls tally
+		h := newHouse(t, cast(map[string]modelFunc{"bad": poison(&calls), "good": play(text("fine"))}), inBubble)
+		bad := h.spawn("bad")
+		for range 3 {
+			synctest.Wait()
+			h.restart()
+		}
+		time.Sleep(time.Second) // its backoff
+		synctest.Wait()
+		began := time.Now()
+		h.ended(h.spawn("good"), task.Completed, task.Done)
+		if waited := time.Since(began); waited > time.Minute {
+			t.Errorf("the other one waited for %v", waited)
+		}
+		synctest.Wait()
+		if s := h.task(bad).State; s != task.Running || calls.get("calls") != 5 {
+			t.Errorf("the suspect is %s, and was called %d times", s, calls.get("calls"))
+		}
+		h.restart()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s := h.task(bad).State; s != task.Running {
+			t.Errorf("after a crash beside others it is %s", s)
+		}
+	})
+}
+
 // proves D6: an orderly stop counts against nobody, and a committed step resets the count.
 func TestInnocentRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

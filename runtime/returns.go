@@ -81,7 +81,12 @@ func (s *Supervisor) leftovers(ctx context.Context, in string, row journal.Row[j
 		}
 		left.final = left.to.Member.Value.TaskID != t.Value.ID || team.Final(t.Value, left.to.Member.Value.Dismissed)
 	}
-	if t.Value.IsLead() { // the leader inbox is the team's, and outlives it
+	closed, err := s.cfg.Journal.IsClosed(ctx, in)
+	if err != nil {
+		return left, err
+	}
+	left.final = left.final || closed // nobody lives again in a team that is deleted
+	if t.Value.IsLead() && !closed {  // the leader inbox is the team's, and outlives it
 		left.box, left.final = mailbox.LeaderBox, false
 	}
 	left.log, left.from, err = s.cfg.Journal.Unread(ctx, in, left.box)

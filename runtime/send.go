@@ -34,7 +34,7 @@ type SendRequest struct {
 	Text      string  // 1 byte to 64 KiB of UTF-8
 	Summary   string  // one line, at most 1 KiB
 	Delivery  mailbox.Delivery
-	ReplyTo   string
+	ReplyTo   string        // the message that it answers, of whichever team; empty: none
 	TTL       time.Duration // 0: none
 }
 
@@ -59,6 +59,8 @@ func (r SendRequest) check() error {
 		return tooLarge("summary", len(r.Summary), maxLine)
 	case strings.ContainsFunc(r.Summary, unicode.IsControl) || !utf8.ValidString(r.Summary):
 		return errdefs.BadField("summary", "must be one line of text, without control characters")
+	case r.ReplyTo != "" && !journal.IsMessageID(r.ReplyTo):
+		return errdefs.BadField("in_reply_to", "must be the id of a message, such as m-12")
 	case r.TTL < 0 || r.TTL > MaxTTL:
 		return errdefs.BadField("ttl", "must be 0 to %s; 0 is no limit", MaxTTL)
 	}
@@ -123,6 +125,9 @@ func (s *Supervisor) teamOfMail(ctx context.Context, req SendRequest) (string, e
 func (s *Supervisor) sendOne(ctx context.Context, in string, req SendRequest, r *requestRow) (Sending, error) {
 	to, err := s.post.Registry.Find(ctx, in, req.To)
 	if err != nil {
+		return Sending{}, err
+	}
+	if err := s.handFirst(ctx, in, req.Sender, to.Key()); err != nil {
 		return Sending{}, err
 	}
 	b := s.cfg.Journal.Batch(in)

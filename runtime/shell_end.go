@@ -42,8 +42,10 @@ func (sh *shell) attend(ctx context.Context) shellEnd {
 		return unreleased
 	}
 	sh.command.Release()
+	bell := sh.s.cfg.Journal.Bell()
+	defer bell.Close()
+	bell.Transcript(sh.task.Team, sh.task.ID)
 	for {
-		more := sh.s.cfg.Journal.Follow(sh.task.Team, string(sh.task.ID))
 		switch sh.stopped(ctx) {
 		case task.WrapUp:
 			return sh.ask(ctx)
@@ -57,7 +59,7 @@ func (sh *shell) attend(ctx context.Context) shellEnd {
 			return cutShort
 		case <-sh.s.draining:
 			return sh.ask(ctx)
-		case <-more: // also tells of the change of state that a stop is
+		case <-bell.Rings(): // also tells of the change of state that a stop is
 		}
 	}
 }

@@ -151,13 +151,31 @@ func (s *Supervisor) launcher(work context.Context) func(l *loop, alone bool) {
 			s.runLoop(ctx, l, alone)
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			delete(s.loops, l.id)
+			if delete(s.stuck, l); s.loops[l.id] == l {
+				delete(s.loops, l.id)
+			}
 			if l.again && !s.stopped {
 				l.pool.woken.push(l.team, l.id)
 			}
 			s.release(l)
 			s.dispatch(l.pool)
 		})
+	}
+}
+
+// giveUp waits no longer for a loop whose task has ended: another life of that may have a loop of its own.
+func (s *Supervisor) giveUp(l *loop) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.loops[l.id] != l {
+		return // it has returned
+	}
+	delete(s.loops, l.id)
+	s.stuck[l] = true
+	if l.again && !s.stopped {
+		l.again = false
+		l.pool.woken.push(l.team, l.id)
+		s.dispatch(l.pool)
 	}
 }
 

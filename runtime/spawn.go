@@ -51,17 +51,25 @@ func (s *Supervisor) spawn(ctx context.Context, a task.Assignment, attach bool) 
 		}
 		return "", err
 	}
+	var taken error // the name is: by what the same request has spawned at the same time, perhaps
 	for {
-		if found, known, err := s.first(ctx, team.ID, r); err != nil {
+		found, known, err := s.first(ctx, team.ID, r)
+		switch {
+		case err != nil:
 			return "", err
-		} else if known {
+		case known:
 			return found.TaskID, s.reattach(ctx, found.TaskID, attach)
+		case taken != nil:
+			return "", taken
 		}
 		id, err := s.register(ctx, a, team, workspace, r)
-		if errdefs.Is(err, errdefs.Conflict) {
+		switch {
+		case errdefs.Is(err, errdefs.Conflict):
 			continue // the parent changed, or the same request id was first
-		}
-		if err == nil {
+		case errdefs.Is(err, errdefs.NameTaken):
+			taken = err
+			continue
+		case err == nil:
 			if attach {
 				s.attach(id)
 			}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/store"
 )
 
 func TestTaskRunsFromSpawnToOutcome(t *testing.T) {
@@ -86,5 +88,42 @@ func TestRetryOutlivesWhatTheSpawnNeeded(t *testing.T) {
 	})
 	if !errdefs.Is(err, errdefs.WorkspaceNotAllowed) {
 		t.Errorf("another body: %v", err)
+	}
+}
+
+// lateStore is a store in which something happens once, right after a request id was looked for.
+type lateStore struct {
+	store.Store
+	then func()
+}
+
+func (s *lateStore) Get(ctx context.Context, p store.Partition, key string) (store.Record, error) {
+	rec, err := s.Store.Get(ctx, p, key)
+	if then := s.then; then != nil && strings.HasPrefix(key, "request/") {
+		s.then = nil
+		then()
+	}
+	return rec, err
+}
+
+// proves N7: of two retries of a teammate's spawn at the same time, neither is told that the name is taken: by the other one.
+func TestSpawnOfATeammateTwiceAtOnce(t *testing.T) {
+	late := &lateStore{}
+	h := newHouse(t, echo, func(h *house) {
+		h.wrap = func(st store.Store) store.Store {
+			late.Store = st
+			return late
+		}
+	})
+	same := func(a *task.Assignment) { a.RequestID = "same" }
+	var first task.ID
+	late.then = func() { first = h.spawn("ann", mate("ann"), same) }
+	if second := h.spawn("ann", mate("ann"), same); first == "" || second != first {
+		t.Errorf("the same spawn made %q and %q", first, second)
+	}
+	a := task.Assignment{From: "user", Caller: "test", Workspace: h.workspace, AgentSpec: task.AgentSpec{Prompt: "ann"}}
+	mate("ann")(&a)
+	if _, err := h.sup.Spawn(context.Background(), a); !errdefs.Is(err, errdefs.NameTaken) {
+		t.Errorf("another spawn of that name: %v", err)
 	}
 }

@@ -79,7 +79,9 @@ func (s *Supervisor) takeUpTeam(ctx context.Context, team roster.Team) error {
 			}
 		}
 		if f.queued() || t.State == task.Idle {
-			s.putOnItsWay(t)
+			if err := s.putOnItsWay(ctx, t); err != nil {
+				return err
+			}
 		}
 	}
 	s.runErrandsSoon(team.ID)
@@ -90,7 +92,7 @@ func (s *Supervisor) takeUpTeam(ctx context.Context, team roster.Team) error {
 func (s *Supervisor) cutEnded(ctx context.Context) {
 	for _, l := range s.running() {
 		if row, err := s.cfg.Journal.Task(ctx, l.id); err == nil && row.Value.State.Terminal() {
-			s.cut(l.id, true)
+			s.cutOff(ctx, row.Value)
 		}
 	}
 }

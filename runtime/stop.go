@@ -139,7 +139,7 @@ func (s *Supervisor) discard(ctx context.Context, row journal.Row[task.Task], or
 	if err := s.finish(ctx, row, order.Finish(), along); err != nil {
 		return err
 	}
-	s.cut(row.Value.ID, true)
+	s.cutOff(ctx, row.Value)
 	s.cascade(ctx, row.Value.ID, task.Kill)
 	return nil
 }
@@ -206,7 +206,7 @@ func (s *Supervisor) kill(ctx context.Context, id task.ID) error {
 		if err != nil {
 			return err
 		}
-		s.cut(id, true)
+		s.cutOff(ctx, row.Value)
 		s.killProcesses(ctx, id) // what was started between the two
 		return nil
 	}
@@ -253,6 +253,18 @@ func (s *Supervisor) countKilled(l *loop, killed []sandbox.Process) {
 	}
 }
 
+// cutOff takes what a task that has ended had of this life: its place in the queue and its loop. A message may have revived
+// it meanwhile, and then they are of its next life: it is woken again.
+func (s *Supervisor) cutOff(ctx context.Context, t task.Task) {
+	s.cut(t.ID, true)
+	if t.Kind != task.Teammate {
+		return
+	}
+	if row, err := s.cfg.Journal.Task(ctx, t.ID); err != nil || !row.Value.State.Terminal() {
+		s.wake(t.Team, t.ID)
+	}
+}
+
 // cut ends the ctx of a task's loop. A task that has ended leaves the queue, and its loop gives the slot back even if it
 // never returns.
 func (s *Supervisor) cut(id task.ID, ended bool) {
@@ -271,6 +283,7 @@ func (s *Supervisor) cut(id task.ID, ended bool) {
 	if ended && l.ended.IsZero() {
 		l.ended = s.cfg.Now()
 		s.release(l)
+		time.AfterFunc(returnTime, func() { s.giveUp(l) })
 	}
 }
 

@@ -18,6 +18,7 @@ type stopWatch struct {
 	team  string
 	roots map[task.ID]bool
 	again map[task.ID]bool         // of them: teammates that have ended and live again, which no stop is about
+	over  map[task.ID]bool         // of them: those that were read when they had ended
 	begun bool                     // the stops are on disk
 	level task.StopLevel           // hardest of the roots' stops, and at least the one asked for
 	alive []journal.Row[task.Task] // the roots that live, and the living below them, as last seen
@@ -25,26 +26,20 @@ type stopWatch struct {
 }
 
 func (s *Supervisor) watchStop(team string, roots []task.ID, level task.StopLevel) *stopWatch {
-	w := &stopWatch{s: s, team: team, roots: map[task.ID]bool{}, again: map[task.ID]bool{}, level: level, loops: map[*loop]bool{}}
+	w := &stopWatch{
+		s: s, team: team, roots: map[task.ID]bool{}, again: map[task.ID]bool{}, over: map[task.ID]bool{}, level: level,
+		loops: map[*loop]bool{},
+	}
 	for _, id := range roots {
 		w.roots[id] = true
 	}
 	return w
 }
 
-// look reads who lives.
+// look reads who lives. A root that has ended is read once: what it costs to look does not grow with how many there were.
 func (w *stopWatch) look(ctx context.Context) error {
-	for id := range w.roots {
-		root, err := w.s.cfg.Journal.Task(ctx, id)
-		if err != nil && !journal.IsLost(err) {
-			return err
-		}
-		w.again[id] = err == nil && w.begun && root.Value.Stop == nil
-		if err == nil && root.Value.Stop != nil {
-			w.level = max(w.level, root.Value.Stop.Level)
-		}
-	}
-	w.alive = w.alive[:0]
+	var living []journal.Row[task.Task]
+	clear(w.again)
 	for id, err := range w.s.cfg.Journal.Living(ctx, w.team) {
 		if err != nil {
 			return err
@@ -56,10 +51,24 @@ func (w *stopWatch) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !row.Value.State.Terminal() && w.covers(row.Value) {
-			w.alive = append(w.alive, row)
+		if !row.Value.State.Terminal() {
+			living = append(living, row)
+			w.meet(row.Value)
 		}
 	}
+	for id := range w.roots {
+		if w.over[id] {
+			continue
+		}
+		row, err := w.s.cfg.Journal.Task(ctx, id)
+		if err != nil && !journal.IsLost(err) {
+			return err
+		}
+		if w.over[id] = err != nil || row.Value.State.Terminal(); err == nil {
+			w.meet(row.Value)
+		}
+	}
+	w.alive = slices.DeleteFunc(living, func(row journal.Row[task.Task]) bool { return !w.covers(row.Value) })
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	for _, row := range w.alive {
@@ -68,6 +77,17 @@ func (w *stopWatch) look(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// meet takes up what a root's record says of its stop.
+func (w *stopWatch) meet(t task.Task) {
+	switch {
+	case !w.roots[t.ID]:
+	case t.Stop != nil:
+		w.level = max(w.level, t.Stop.Level)
+	case w.begun && !t.State.Terminal():
+		w.again[t.ID] = true
+	}
 }
 
 // covers tells whether a task is one of the roots or below one. Of those that live again it is what their end still stops.
@@ -114,19 +134,17 @@ func (w *stopWatch) awaitEnd(ctx context.Context, progress func(StopProgress) er
 // awaitChange waits until a task's record is no longer what it was, whatever its transcript gains meanwhile, or a second
 // has passed.
 func (w *stopWatch) awaitChange(ctx context.Context, was journal.Row[task.Task]) error {
-	t := was.Value
+	bell := w.s.cfg.Journal.Bell()
+	defer bell.Close()
+	bell.Transcript(w.team, was.Value.ID)
 	enough := time.After(progressEvery)
 	for {
-		more := w.s.cfg.Journal.Follow(t.Team, string(t.ID))
-		row, err := w.s.cfg.Journal.Task(ctx, t.ID)
-		if err == nil && row.Value.State.Terminal() {
-			w.s.cfg.Journal.Unfollow(t.Team, string(t.ID))
-		}
+		row, err := w.s.cfg.Journal.Task(ctx, was.Value.ID)
 		if err != nil || row.Rev != was.Rev {
 			return err
 		}
 		select {
-		case <-more:
+		case <-bell.Rings():
 		case <-enough:
 			return nil
 		case <-w.s.draining:

@@ -94,6 +94,7 @@ type Supervisor struct {
 	pools    map[task.Kind]*pool
 	held     bool // a suspect is alone: no other task starts
 	loops    map[task.ID]*loop
+	stuck    map[*loop]bool  // of tasks that have ended, which have not returned in time
 	attached map[task.ID]int // clients whose streams follow a spawn
 	takes    bool            // a takeUp waits for the store
 	errands  map[string]bool // teams whose outbox may hold something
@@ -108,7 +109,7 @@ func New(cfg Config) *Supervisor {
 	s := &Supervisor{
 		post: team.NewPost(cfg.Journal), errand: make(chan struct{}, 1),
 		cfg: cfg, due: newDeadlines(), draining: make(chan struct{}), reachable: make(chan struct{}),
-		suspects: make(chan task.ID, 1), waits: newWaits(), histories: newHistories(), loops: map[task.ID]*loop{}, attached: map[task.ID]int{}, errands: map[string]bool{},
+		suspects: make(chan task.ID, 1), waits: newWaits(), histories: newHistories(), loops: map[task.ID]*loop{}, stuck: map[*loop]bool{}, attached: map[task.ID]int{}, errands: map[string]bool{},
 		pools: newPools(cfg.MaxRunning, cfg.MaxShells), shells: &allowance{left: cmp.Or(cfg.ShellTotal, DefaultShellTotal)},
 	}
 	cfg.Journal.OnWork(s.onWork)
@@ -229,6 +230,7 @@ func (s *Supervisor) Reachable() <-chan struct{} { return s.reachable }
 func (s *Supervisor) Counts() (queued, running, stuck int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	stuck = len(s.stuck)
 	for _, l := range s.loops {
 		if !l.ended.IsZero() && s.cfg.Now().Sub(l.ended) >= returnTime {
 			stuck++

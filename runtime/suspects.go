@@ -2,6 +2,10 @@ package runtime
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/journal"
@@ -42,30 +46,48 @@ func (s *Supervisor) resumeSuspects(ctx context.Context) {
 	}
 }
 
+// aloneFor bounds how long all others wait for a suspect. One that took the daemon down each time mostly does so at once; one
+// whose model does not answer must not hold everybody up.
+const aloneFor = 30 * time.Second
+
+// errNotAlone ends the loop of a suspect that has been alone for long enough: it starts anew, beside the others.
+var errNotAlone = errors.New("the task has been alone for long enough")
+
 // resumeAlone starts a suspect when every loop under way has shown since its start that it is none, and lets no other
 // task start until the suspect has committed a step or its loop has ended: if the daemon goes down meanwhile, it is
-// known who did it.
+// known who did it. When that takes too long the suspect runs beside the others, and is a suspect still.
 func (s *Supervisor) resumeAlone(ctx context.Context, id task.ID) error {
 	team, err := s.cfg.Journal.TeamOf(ctx, id)
 	if err != nil {
 		return err
 	}
+	ctx, over := context.WithTimeout(ctx, aloneFor)
+	defer over()
 	s.hold(true)
 	defer s.hold(false)
 	for _, l := range s.running() {
-		if err := s.awaitStep(ctx, l); err != nil {
+		if err := s.awaitStep(ctx, l); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
-	s.cfg.Log.Warn("task is resumed alone: the daemon went down each time it ran", "task", id)
+	alone := ctx.Err() == nil
+	s.cfg.Log.Warn("task is resumed: the daemon went down each time it ran", "task", id, "alone", alone)
 	s.mu.Lock()
 	if s.loops[id] != nil || s.stopped {
 		s.mu.Unlock()
 		return nil
 	}
-	l := s.startLoop(team, id, true)
+	l := s.startLoop(team, id, alone)
 	s.mu.Unlock()
-	return s.awaitStep(ctx, l)
+	err = s.awaitStep(ctx, l)
+	if ctx.Err() == nil {
+		return err
+	}
+	if alone {
+		s.cfg.Log.Warn("the task has done nothing so far; the others go on beside it", "task", id)
+		l.cancel(errNotAlone)
+	}
+	return nil
 }
 
 // hold says whether queued tasks have to wait, although there may be slots.
@@ -80,7 +102,7 @@ func (s *Supervisor) hold(held bool) {
 func (s *Supervisor) running() []*loop {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var loops []*loop
+	loops := slices.Collect(maps.Keys(s.stuck))
 	for _, l := range s.loops {
 		loops = append(loops, l)
 	}
@@ -106,16 +128,17 @@ func (s *Supervisor) awaitStepOnce(ctx context.Context, l *loop) error {
 	if err != nil {
 		return err
 	}
+	bell := s.cfg.Journal.Bell()
+	defer bell.Close()
+	bell.Transcript(team, l.id)
 	for {
-		more := s.cfg.Journal.Follow(team, string(l.id))
 		row, err := s.cfg.Journal.Task(ctx, l.id)
 		if err != nil {
 			return err
 		}
-		live, err := s.cfg.Journal.Live(ctx, row.Value.Team, l.id)
+		live, err := s.cfg.Journal.Live(ctx, team, l.id)
 		if errdefs.Is(err, errdefs.RecordNotFound) {
-			s.cfg.Journal.Unfollow(row.Value.Team, string(l.id)) // it has ended
-			return nil
+			return nil // it has ended, or rests
 		}
 		if err != nil {
 			return err
@@ -128,7 +151,7 @@ func (s *Supervisor) awaitStepOnce(ctx context.Context, l *loop) error {
 			return err
 		}
 		select {
-		case <-more:
+		case <-bell.Rings():
 		case <-l.done:
 			return nil
 		case <-s.draining:

@@ -6,7 +6,9 @@ import (
 	"testing/synctest"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/mailbox"
 	"github.com/agentd-dev/agentd/runtime"
+	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/roster"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
@@ -180,4 +182,36 @@ func TestRenameDefaultTeam(t *testing.T) {
 	if found, err := h.sup.FindTeam(context.Background(), "", h.workspace); err != nil || found.ID != first.Team {
 		t.Errorf("found %+v, %v", found, err)
 	}
+}
+
+// proves M5: mail whose recipient fails while its team is being deleted goes back: nothing revives it there any more.
+func TestMailGoesBackWhenItsTeamIsDeleted(t *testing.T) {
+	entered, open := make(chan bool, 1), make(chan bool)
+	ann := func(context.Context, model.Request, func(model.Event)) (model.Response, error) {
+		entered <- true
+		<-open
+		return model.Response{}, &model.Error{Class: model.InvalidRequest, Message: "no"}
+	}
+	trapped(t, ann, func(h *house, s *trap) {
+		id := h.spawn("ann", mate("ann"))
+		<-entered
+		late := sendTo(id, "afterwards")
+		late.Delivery = mailbox.AtTurn
+		sent, err := h.sup.Send(context.Background(), late)
+		h.must(err)
+		s.set("closed", func() {
+			close(open)
+			h.untilState(id, task.Failed)
+		})
+		h.must(h.sup.DeleteTeam(context.Background(), runtime.DeleteTeamRequest{Team: h.task(id).TeamName}))
+		synctest.Wait()
+		receipts, err := h.view.MessageReceipts(context.Background(), sent.MessageID)
+		h.must(err)
+		if last := receipts[len(receipts)-1]; last.State != mailbox.Undeliverable {
+			t.Errorf("receipts: %+v", receipts)
+		}
+		if errands, err := h.journal.Errands(context.Background(), h.task(id).Team); len(errands) > 0 || err != nil {
+			t.Errorf("left in the outbox: %+v, %v", errands, err)
+		}
+	})
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"cmp"
+
 	agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/mailbox"
@@ -11,6 +13,19 @@ import (
 // unknownValue is the error of an enum field whose number this daemon does not know.
 func unknownValue(field string, number int32) error {
 	return errdefs.BadField(field, "the value %d is not known", number)
+}
+
+// valueOf is the value that a number of an enum stands for; the zero value when nothing is said.
+func valueOf[V any, W ~int32](field string, w W, all []V, toWire func(V) W) (none V, err error) {
+	if w == 0 {
+		return none, nil
+	}
+	for _, v := range all {
+		if toWire(v) == w {
+			return v, nil
+		}
+	}
+	return none, unknownValue(field, int32(w))
 }
 
 func kindToWire(k task.Kind) agentdv1.TaskKind {
@@ -29,15 +44,7 @@ func kindToWire(k task.Kind) agentdv1.TaskKind {
 
 // kindOf is a kind to filter by; 0: any.
 func kindOf(k agentdv1.TaskKind) (task.Kind, error) {
-	if k == agentdv1.TaskKind_TASK_KIND_UNSPECIFIED {
-		return 0, nil
-	}
-	for _, kind := range task.Kinds() {
-		if kindToWire(kind) == k {
-			return kind, nil
-		}
-	}
-	return 0, unknownValue("kind", int32(k))
+	return valueOf("kind", k, task.Kinds(), kindToWire)
 }
 
 func streamToWire(s task.Stream) agentdv1.OutputStream {
@@ -74,15 +81,7 @@ func stateToWire(s task.State) agentdv1.TaskState {
 
 // stateOf is a state to filter by; 0: any.
 func stateOf(s agentdv1.TaskState) (task.State, error) {
-	if s == agentdv1.TaskState_TASK_STATE_UNSPECIFIED {
-		return 0, nil
-	}
-	for _, state := range task.States() {
-		if stateToWire(state) == s {
-			return state, nil
-		}
-	}
-	return 0, unknownValue("state", int32(s))
+	return valueOf("state", s, task.States(), stateToWire)
 }
 
 func reasonToWire(r task.Reason) agentdv1.TaskReason {
@@ -173,17 +172,8 @@ func levelToWire(l task.StopLevel) agentdv1.StopLevel {
 
 // levelOf is how hard to stop; otherwise when nothing is said.
 func levelOf(l agentdv1.StopLevel, otherwise task.StopLevel) (task.StopLevel, error) {
-	switch l {
-	case agentdv1.StopLevel_STOP_LEVEL_UNSPECIFIED:
-		return otherwise, nil
-	case agentdv1.StopLevel_STOP_LEVEL_WRAP_UP:
-		return task.WrapUp, nil
-	case agentdv1.StopLevel_STOP_LEVEL_CANCEL:
-		return task.Cancel, nil
-	case agentdv1.StopLevel_STOP_LEVEL_KILL:
-		return task.Kill, nil
-	}
-	return 0, unknownValue("level", int32(l))
+	level, err := valueOf("level", l, []task.StopLevel{task.WrapUp, task.Cancel, task.Kill}, levelToWire)
+	return cmp.Or(level, otherwise), err
 }
 
 func receiptStateToWire(s mailbox.State) agentdv1.ReceiptState {

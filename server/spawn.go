@@ -39,6 +39,9 @@ func assignmentOf(req *agentdv1.SpawnRequest) (task.Assignment, error) {
 		a.Shell, err = shellOf(mode.Shell)
 	case *agentdv1.SpawnRequest_Teammate:
 		w := mode.Teammate
+		if strings.EqualFold(w.GetName(), task.LeadName) {
+			return a, errdefs.BadField("teammate.name", "%q is the lead's name; spawn it with lead, or choose another name", w.GetName())
+		}
 		a.Teammate = &task.TeammateSpec{Name: w.GetName(), Color: w.GetColor(), PlanApproval: w.GetPlanApproval()}
 		a.AgentSpec, err = specOf("teammate.agent", w.GetAgent())
 	case *agentdv1.SpawnRequest_Lead:

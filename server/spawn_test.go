@@ -155,7 +155,10 @@ func TestWrongFieldsOfEveryMode(t *testing.T) {
 		return &agentdv1.SpawnRequest{Mode: &agentdv1.SpawnRequest_Single{Single: w}}
 	}
 	for want, req := range map[string]*agentdv1.SpawnRequest{
-		"mode":   {},
+		"mode": {},
+		"teammate.name": {Mode: &agentdv1.SpawnRequest_Teammate{Teammate: &agentdv1.Teammate{
+			Name: "Team-Lead", Agent: &agentdv1.AgentSpec{Prompt: "p"},
+		}}},
 		"detach": {Detach: true, CancelOnDisconnect: true},
 		"timeout": {
 			Timeout: bad, Mode: &agentdv1.SpawnRequest_Shell{Shell: &agentdv1.Shell{Command: "true"}},

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -122,5 +123,10 @@ func TestTeamRefusals(t *testing.T) {
 		if got := refused(t, call.make(), codes.InvalidArgument, "INVALID_ARGUMENT"); got != call.field {
 			t.Errorf("the field is %q, want %q", got, call.field)
 		}
+	}
+	_, err := c.teams.GetTeam(h.ctx(), &agentdv1.GetTeamRequest{Workspace: c.workspace})
+	refused(t, err, codes.NotFound, "TEAM_NOT_FOUND")
+	if want := "there is no team in " + c.workspace; !strings.Contains(err.Error(), want) { // no name in quotes that nobody gave
+		t.Errorf("%v, want %q", err, want)
 	}
 }

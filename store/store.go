@@ -17,6 +17,7 @@ package store
 import (
 	"context"
 	"iter"
+	"math"
 )
 
 // Pos is a place in a partition's one increasing sequence. 0 is before everything, or none.
@@ -51,6 +52,10 @@ type Op struct {
 	Name  string
 	Value []byte
 }
+
+// Damaged is the revision of a record whose checksum is wrong. A guard with it holds while the record is neither written anew
+// nor deleted.
+const Damaged Pos = math.MaxUint64
 
 // Guard is a condition of a batch: the record's revision before it. Rev 0 means that the record must not exist.
 type Guard struct {

@@ -138,6 +138,10 @@ func advice(of *errdetails.ErrorInfo) string {
 			return "A team has one lead. Give it the work with agentctl send team-lead, end it with agentctl stop team-lead, or start\n" +
 				"another agent beside it with agentctl spawn."
 		}
+	case "NOT_REVIVABLE":
+		if !strings.HasPrefix(of.GetMetadata()["subject"], "tm-") {
+			return "agentctl spawn --teammate NAME starts another one of that name."
+		}
 	case "TEAM_NOT_FOUND":
 		return "agentctl team list shows the teams; a spawn makes the one of its directory."
 	case "TEAM_IN_USE":

@@ -149,8 +149,8 @@ func (a *app) ackCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ack POS | --all",
 		Short: "Say that mail was read, up to a position",
-		Long: `ack acknowledges all mail up to the position that inbox shows, and prints how much is left. While the team has no lead,
-its senders learn that it was delivered.`,
+		Long: `ack acknowledges all mail up to the position that inbox shows, and prints how many messages to user are left. While the
+team has no lead, the senders of the rest learn too that it was delivered.`,
 		Example: "  agentctl inbox ack 12",
 		Args: func(_ *cobra.Command, args []string) error {
 			if all == (len(args) == 1) || len(args) > 1 {
@@ -212,6 +212,6 @@ func (a *app) ack(ctx context.Context, req *agentdv1.AckInboxRequest) (err error
 	case a.json:
 		return a.emit(left)
 	}
-	_, err = fmt.Fprintf(a.out, "%d unread\n", left.GetUnread())
+	_, err = fmt.Fprintf(a.out, "%d unread for you\n", left.GetUnread())
 	return err
 }

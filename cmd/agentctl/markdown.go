@@ -88,22 +88,15 @@ func (m *markdown) entry(e *agentdv1.Entry) {
 
 // input is the assignment, or mail with its sender.
 func (m *markdown) input(e *agentdv1.Entry, in *agentdv1.Input) {
-	who := "from " + cmp.Or(in.GetFrom(), "user")
+	from := " from " + cmp.Or(in.GetFrom(), "user")
+	who := mailWord(in.GetKind()) + from
 	switch {
 	case in.GetMessageId() == "":
-		who = "assignment " + who
-	case in.GetKind() > agentdv1.MessageKind_MESSAGE_KIND_TEXT:
-		word := strings.TrimPrefix(in.GetKind().String(), "MESSAGE_KIND_")
-		who = strings.ToLower(strings.ReplaceAll(word, "_", " ")) + " " + who
-	default:
-		who = "message " + who
+		who = "assignment" + from
+	case in.GetKind() <= agentdv1.MessageKind_MESSAGE_KIND_TEXT:
+		who = "message" + from
 	}
-	if in.GetControlId() != "" {
-		who += " (" + in.GetControlId() + ")"
-	}
-	if in.GetKind() == agentdv1.MessageKind_MESSAGE_KIND_PLAN_RESPONSE || in.GetKind() == agentdv1.MessageKind_MESSAGE_KIND_SHUTDOWN_RESPONSE {
-		who += map[bool]string{true: ": approved", false: ": rejected"}[in.GetApprove()]
-	}
+	who += handshake(in)
 	if in.GetSummary() != "" {
 		who += ": " + in.GetSummary()
 	}

@@ -23,7 +23,7 @@ func (p *progress) show(it item) {
 	entry := it.GetEntry()
 	switch {
 	case entry.GetInput() != nil && entry.GetInput().GetMessageId() != "":
-		p.line(entry, "message from "+entry.GetInput().GetFrom()+": "+entry.GetInput().GetText())
+		p.line(entry, "message from "+entry.GetInput().GetFrom()+": "+said(entry.GetInput()))
 	case entry.GetAssistant() != nil:
 		p.tokens += spent(entry.GetAssistant().GetUsage())
 		if text := entry.GetAssistant().GetText(); text != "" && len(entry.GetAssistant().GetToolCalls()) > 0 {

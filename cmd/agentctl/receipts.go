@@ -6,24 +6,25 @@ import agentdv1 "github.com/agentd-dev/agentd/gen/agentd/v1"
 type receipts struct {
 	req     *agentdv1.SendMessageRequest
 	message string // its id; empty: it is not known to be accepted
-	newest  map[string]agentdv1.ReceiptState
+	newest  map[string]*agentdv1.SendMessageResponse
 }
 
 // isNew takes a receipt, and tells whether it says more of its recipient than was known.
 func (s *receipts) isNew(r *agentdv1.SendMessageResponse) bool {
 	s.message = r.GetMessageId()
-	if known, ok := s.newest[r.GetRecipient()]; ok && rank(r.GetState()) <= rank(known) {
+	if known, ok := s.newest[r.GetRecipient()]; ok && rank(r) <= rank(known) {
 		return false
 	}
-	s.newest[r.GetRecipient()] = r.GetState()
+	s.newest[r.GetRecipient()] = r
 	return true
 }
 
 // complete tells whether the message has come as far as was asked for: a stream that ends before was cut. What was sent to
 // all may have reached nobody.
 func (s *receipts) complete() bool {
-	for recipient, state := range s.newest {
-		if recipient != everyone && rank(state) < rank(s.req.GetUntil()) {
+	until := reached(s.req.GetUntil())
+	for recipient, newest := range s.newest {
+		if recipient != everyone && rank(newest) < until {
 			return false
 		}
 	}
@@ -32,8 +33,8 @@ func (s *receipts) complete() bool {
 
 // failed tells whether a recipient will never get the message.
 func (s *receipts) failed() bool {
-	for _, state := range s.newest {
-		if lost(state) {
+	for _, newest := range s.newest {
+		if lost(newest.GetState()) {
 			return true
 		}
 	}
@@ -51,8 +52,17 @@ func lost(s agentdv1.ReceiptState) bool {
 	}
 }
 
-// rank orders the states of a message as it comes along; its ends come last.
-func rank(s agentdv1.ReceiptState) int {
+// rank orders the receipts of a message as it comes along; its ends come last. What a client has acknowledged, which stands in
+// no transcript, comes no further.
+func rank(r *agentdv1.SendMessageResponse) int {
+	if r.GetState() == agentdv1.ReceiptState_RECEIPT_STATE_DELIVERED && r.GetSeq() == 0 {
+		return reached(agentdv1.ReceiptState_RECEIPT_STATE_ANSWERED)
+	}
+	return reached(r.GetState())
+}
+
+// reached orders the states of a message as it comes along.
+func reached(s agentdv1.ReceiptState) int {
 	switch s {
 	case agentdv1.ReceiptState_RECEIPT_STATE_UNSPECIFIED:
 		return 0

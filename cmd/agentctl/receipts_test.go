@@ -33,6 +33,7 @@ func TestReceipts(t *testing.T) {
 		{"on the way", delivered, []told{{"lisa", accepted}, {"lisa", waking}}, 2, false, false},
 		{"told again after a break", delivered, []told{{"lisa", accepted}, {"lisa", waking}, {"lisa", accepted}, {"lisa", delivered}}, 3, true, false},
 		{"delivered is no answer", answered, []told{{"lisa", delivered}}, 1, false, false},
+		{"acknowledged is the end", answered, []told{{"user", accepted}, {"user", delivered}}, 2, true, false},
 		{"answered", answered, []told{{"lisa", delivered}, {"lisa", answered}}, 2, true, false},
 		{"one of two", delivered, []told{{"lisa", delivered}, {"max", accepted}}, 2, false, false},
 		{"lost at one", answered, []told{{"lisa", answered}, {"max", undeliverable}}, 2, true, true},
@@ -41,10 +42,14 @@ func TestReceipts(t *testing.T) {
 		{"to all", delivered, []told{{everyone, accepted}, {"lisa", delivered}}, 2, true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			seen := receipts{req: &agentdv1.SendMessageRequest{Until: test.until}, newest: map[string]agentdv1.ReceiptState{}}
+			seen := receipts{req: &agentdv1.SendMessageRequest{Until: test.until}, newest: map[string]*agentdv1.SendMessageResponse{}}
 			fresh := 0
 			for _, r := range test.told {
-				if seen.isNew(&agentdv1.SendMessageResponse{MessageId: "m-1", Recipient: r.who, State: r.state}) {
+				seq := uint64(12)
+				if r.who == "user" {
+					seq = 0
+				}
+				if seen.isNew(&agentdv1.SendMessageResponse{MessageId: "m-1", Recipient: r.who, State: r.state, Seq: seq}) {
 					fresh++
 				}
 			}

@@ -35,7 +35,8 @@ func (a *app) sendCommand() *cobra.Command {
 that has ended is woken by it.
 
 It prints a line for each step that the message has come; with --until answered the answer alone, and those on stderr. It
-exits with 4 when the message could not be delivered, or its time was over.
+exits with 4 when the message could not be delivered, or its time was over. Mail to user, and to team-lead while no lead
+lives, is delivered by inbox ack, and has no answer.
 
 --shutdown asks a teammate to end, which it may refuse until the deadline. --approve and --reject answer the plan of a
 teammate that was spawned with --plan-approval; inbox and roster show the ID.`,
@@ -144,7 +145,7 @@ func (a *app) setBody(s *sendFlags, args []string) error {
 
 // send shows each receipt once, also when the daemon tells it again after a break.
 func (a *app) send(ctx context.Context, req *agentdv1.SendMessageRequest) error {
-	seen := receipts{req: req, newest: map[string]agentdv1.ReceiptState{}}
+	seen := receipts{req: req, newest: map[string]*agentdv1.SendMessageResponse{}}
 	err := a.resume(ctx, func(c *client, came func()) error {
 		stream, err := c.agents.SendMessage(ctx, req)
 		if err != nil {

@@ -55,7 +55,7 @@ func (t *transcript) entry(e *agentdv1.Entry) {
 	}
 	switch {
 	case e.GetInput() != nil:
-		t.line(e, "from "+e.GetInput().GetFrom(), clean(e.GetInput().GetText()))
+		t.line(e, "from "+e.GetInput().GetFrom(), said(e.GetInput()))
 	case e.GetAssistant() != nil:
 		text := e.GetAssistant().GetText()
 		if text != "" && text != shown {
@@ -80,5 +80,35 @@ func (t *transcript) entry(e *agentdv1.Entry) {
 }
 
 func (t *transcript) line(e *agentdv1.Entry, what, text string) {
-	writeIndented(t.out, fmt.Sprintf("%4d  %s  %-10s  ", e.GetSeq(), since(t.task, e.GetTime()), oneLine(what, 40)), text)
+	writeIndented(t.out, fmt.Sprintf("%4d  %s  %-14s  ", e.GetSeq(), since(t.task, e.GetTime()), oneLine(what, 40)), text)
+}
+
+// said is what an input says, in a control message under what it is.
+func said(in *agentdv1.Input) string {
+	text := clean(in.GetText())
+	if in.GetControlId() == "" {
+		return text
+	}
+	return strings.TrimSpace(mailWord(in.GetKind()) + handshake(in) + "\n" + text)
+}
+
+// mailWord is a kind of mail in words, such as `plan response`.
+func mailWord(k agentdv1.MessageKind) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k.String(), "MESSAGE_KIND_"), "_", " "))
+}
+
+// handshake tells which request a control message is or answers, and how, such as ` (c-12): approved`.
+func handshake(in *agentdv1.Input) (text string) {
+	if in.GetControlId() != "" {
+		text = " (" + in.GetControlId() + ")"
+	}
+	kind := in.GetKind()
+	answers := kind == agentdv1.MessageKind_MESSAGE_KIND_PLAN_RESPONSE || kind == agentdv1.MessageKind_MESSAGE_KIND_SHUTDOWN_RESPONSE
+	switch {
+	case answers && in.GetApprove():
+		return text + ": approved"
+	case answers:
+		return text + ": rejected"
+	}
+	return text
 }

@@ -20,7 +20,8 @@ func (a *app) watchCommand() *cobra.Command {
 		Use:   "watch",
 		Short: "Tell what happens: changes of state, mail and rosters, as it comes",
 		Long: `watch prints a line for each change of a task's state, each message, and each teammate that joins or is dismissed,
-until Ctrl-C. It goes on over a restart of the daemon without missing any. With -o json each line has the cursor that --cursor goes on from.`,
+until Ctrl-C. It goes on over a restart of the daemon without missing any. With -o json each line has the cursor that
+--cursor goes on from.`,
 		Example: "  agentctl watch --team shop",
 		Args:    cobra.NoArgs,
 	}

@@ -34,7 +34,7 @@ func TestREADME(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, want := range []string{
-		"started agentd (pid ", "\nThe cause was a comma.\n", "tm-1  COMPLETED", "state       COMPLETED (DONE)",
+		"started agentd (pid ", "\nThe cause was a comma.\n", "tm-1  COMPLETED", "state           COMPLETED (DONE)",
 		"started by agentctl", "TASK_STATE_COMPLETED",
 	} {
 		if !strings.Contains(string(out), want) {

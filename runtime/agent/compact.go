@@ -204,7 +204,6 @@ func (a *Agent) crew(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	slices.SortFunc(ids, func(x, y task.ID) int { return cmp.Compare(x.Number(), y.Number()) })
-	ids = slices.Compact(ids) // one that changes sides meanwhile comes twice
 	var b strings.Builder
 	b.WriteString("\n\n[agentd] Living teammates of your team:")
 	for _, id := range ids[:min(len(ids), maxListed)] {

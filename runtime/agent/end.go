@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/mailbox"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
 	"github.com/agentd-dev/agentd/runtime/team"
@@ -99,7 +101,11 @@ func (a *Agent) restAgain(ctx context.Context) (ended bool, err error) {
 
 // textAfter is the position of the transcript behind which the last text of the turn stands, or will.
 func (a *Agent) textAfter(last []task.Body) task.Seq {
-	if a.History.spoke == "" || len(last) > 0 && !a.History.cut {
+	speaks := slices.ContainsFunc(last, func(body task.Body) bool {
+		answer, ok := body.(*task.Assistant)
+		return ok && answer.Text != ""
+	})
+	if a.History.spoke == "" || speaks && !a.History.cut {
 		return a.last
 	}
 	return a.History.before
@@ -145,6 +151,9 @@ func (a *Agent) goesOn(cut context.Context, t task.Task, e *ending) (bool, error
 	case len(e.last) > 0:
 		return true, a.commit(ctx, e.used, e.last...)
 	case e.verdict == nil:
+		if on, err := a.cutIn(ctx); on || err != nil {
+			return on, err
+		}
 		if e.verdict, err = a.verify(cut); err == nil {
 			err = errOvertaken // that took its time: what has happened meanwhile goes first
 		}
@@ -153,6 +162,18 @@ func (a *Agent) goesOn(cut context.Context, t task.Task, e *ending) (bool, error
 		return a.repair(ctx, t, e)
 	}
 	return false, nil
+}
+
+// cutIn keeps an agent going for mail that does not wait for the checks of what it has concluded.
+func (a *Agent) cutIn(ctx context.Context) (bool, error) {
+	taken, err := a.unread(ctx, true)
+	if err != nil || a.History.wrapUp != 0 {
+		return false, err
+	}
+	if !slices.ContainsFunc(taken.Mail(), func(m mailbox.Message) bool { return m.Delivery == mailbox.Interrupt }) {
+		return false, nil
+	}
+	return true, a.goOn(ctx, task.Usage{}, nil)
 }
 
 // distracted keeps an agent going for mail that came, and for children that its end would end.

@@ -34,7 +34,7 @@ type History struct {
 	report   *task.Report    // the latest accepted one
 	fresh    bool            // the agent has concluded, with a report or a text, and nothing came after it
 	text     string          // last text of the model, with the part before it that was cut
-	output   string          // last JSON that was given, with a report or as a last text
+	output   string          // last JSON that this turn gave, with a report or as a last text
 	repairs  int             // how often it was asked to repair its result
 	commands bool            // it has asked for a command
 	cut      bool            // the last answer was cut and may go on
@@ -83,6 +83,9 @@ func NewHistory(system string, format func(task.Input) string) *History {
 func (h *History) Add(body task.Body) {
 	switch e := body.(type) {
 	case *task.Input:
+		if !h.stirred { // what an earlier turn gave is not what this one gives
+			h.output = ""
+		}
 		h.fresh, h.opening, h.streak = false, cmp.Or(h.opening, e.Text), repetition{}
 		h.stirred, h.hops = true, max(h.hops, e.Hops)
 		h.approved = h.approved || e.Kind == task.PlanResponse && e.Approve

@@ -98,7 +98,10 @@ func (a *Agent) violation() (string, error) {
 		return "", fmt.Errorf("result schema that was taken: %w", err)
 	}
 	output := a.History.output
-	if output == "" {
+	switch {
+	case output == "" && a.Task.Kind == task.Teammate: // it has no report
+		return "There is no output: your last text must be JSON, and nothing else.", nil
+	case output == "":
 		return "There is no output: give JSON as `output` of `report`, or as your last text.", nil
 	}
 	if wrong := schema.violation(output); wrong != "" {

@@ -144,7 +144,10 @@ func (b *Batch) EndTask(row Row[task.Task], after task.Task, left task.Conclusio
 // teammate is nothing but its rows; with more, mail that came meanwhile, a loop takes it up again.
 func (b *Batch) RestTask(row Row[task.Task], after task.Task, more bool) {
 	b.ChangeTask(row, after)
-	b.raw(store.Delete, dueKey(after.ID, DueTimeout), nil)
+	b.DeleteDue(after.ID, DueTimeout)
+	if row.Value.CancelOnDisconnect && !after.CancelOnDisconnect {
+		b.DeleteDue(after.ID, DueReattach)
+	}
 	if more {
 		b.PutLive(after.ID, Live{})
 		b.roused = append(b.roused, after.ID)
@@ -179,8 +182,8 @@ func (b *Batch) stopWork(t task.Task) {
 	}
 }
 
-// GuardWork makes the batch fail with Conflict when a teammate, or a task below one, got work or ran out of it since the
-// revision was read.
+// GuardWork makes the batch fail with Conflict when a teammate, or a task below one, got work or ran out of it, or there was an
+// errand, since the revision was read.
 func (b *Batch) GuardWork(rev store.Pos) { b.guard(workKey, rev) }
 
 func (b *Batch) stateChange(id task.ID, from, to task.State, reason task.Reason) {

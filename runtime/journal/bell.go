@@ -8,8 +8,7 @@ import (
 )
 
 // Bell rings when something that it listens to has changed. A ring says no more than that: who hears it reads again, and
-// the rings of a while are one. Unlike the channels of Follow it needs no end to be released by: nothing is left of it when
-// it is closed. It belongs to one reader.
+// the rings of a while are one. Nothing is left of it when it is closed. It belongs to one reader.
 type Bell struct {
 	journal *Journal
 	rings   chan struct{} // holds one ring

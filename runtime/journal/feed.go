@@ -182,7 +182,17 @@ func (j *Journal) loadFeeds(ctx context.Context) error {
 
 // FollowFeed gives a channel that is closed when there may be more in a team's feed; with no team, in any, those of new
 // teams too. Take it before asking for Settled.
-func (j *Journal) FollowFeed(team string) <-chan struct{} { return j.follow(feedKey(team)) }
+func (j *Journal) FollowFeed(team string) <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	key := feedKey(team)
+	ch, ok := j.watchers[key]
+	if !ok {
+		ch = make(chan struct{})
+		j.watchers[key] = ch
+	}
+	return ch
+}
 
 // Settled is the tick up to which all that happened in a team is in its feed and nothing will be added; with no team, in
 // all teams. It never goes back, and while nothing happens it goes with the clock.

@@ -122,7 +122,7 @@ func (j *Journal) readIDs(ctx context.Context) (*storev1.IDsRow, []store.Guard, 
 		return row, guard, err
 	}
 	if errdefs.Is(err, errdefs.RecordCorrupt) {
-		guard = nil // no guard holds for it; the store's lock says that nobody else is here
+		guard = []store.Guard{{Key: "ids", Rev: store.Damaged}}
 		j.log.Error("the record of ids is damaged and is made anew", "error", err)
 	}
 	row, err = j.recount(ctx)
@@ -171,6 +171,13 @@ func (j *Journal) TeamOfMessage(ctx context.Context, messageID string) (string, 
 		return "", errdefs.New(errdefs.NotFound, errdefs.RecordNotFound, messageID, "there is no message %q", messageID)
 	}
 	return j.ownerOf(ctx, n)
+}
+
+// IsMessageID tells whether a string can be the id of a message.
+func IsMessageID(s string) bool {
+	digits, isID := strings.CutPrefix(s, messagePrefix)
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return isID && err == nil && s == messagePrefix+strconv.FormatUint(n, 10)
 }
 
 // NextMessageID gives a message its id.

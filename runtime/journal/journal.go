@@ -79,7 +79,7 @@ type Journal struct {
 	fences   map[string]store.Guard    // by team
 	ids      map[string]idRange        // reserved ids by team
 	owners   map[uint64]string         // team by block of ids; never changes
-	watchers map[string]chan struct{}  // closed at the next entry, by team and log
+	watchers map[string]chan struct{}  // of feeds, closed when there may be more, by feedKey
 	bells    map[string]map[*Bell]bool // by what they listen to: team and log, or record
 }
 
@@ -175,30 +175,6 @@ func (j *Journal) Commit(ctx context.Context, b *Batch) error {
 // that a team's outbox holds. It is called once, before the first commit of a team. What is told is a hint: the store says
 // what is to be done.
 func (j *Journal) OnWork(rouse func(team string, id task.ID)) { j.rouse = rouse }
-
-// Follow gives a channel that is closed when the task's transcript grows. Take it before reading to the end. Who finds
-// then that the task has ended calls Unfollow, for no entry will close the channel.
-func (j *Journal) Follow(team, id string) <-chan struct{} {
-	return j.follow(team + "/" + entryLog(id))
-}
-
-func (j *Journal) follow(key string) <-chan struct{} {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	ch, ok := j.watchers[key]
-	if !ok {
-		ch = make(chan struct{})
-		j.watchers[key] = ch
-	}
-	return ch
-}
-
-// Unfollow releases all followers of a task that has ended: its transcript will not grow any more.
-func (j *Journal) Unfollow(team, id string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.release(team + "/" + entryLog(id))
-}
 
 // release wakes the followers of a log and rings the bells that listen to it, or to a record. The caller holds mu.
 func (j *Journal) release(key string) {

@@ -158,54 +158,32 @@ func TestFence(t *testing.T) {
 	want(t, old.MarkClean(context.Background()), errdefs.Conflict)
 }
 
-// TestFollow: a follower is told of its own transcript only, and of each growth.
+// TestFollow: who listens to a transcript is told of that one only, of each growth, and of no commit that failed.
 func TestFollow(t *testing.T) {
 	j := newJournal(t, newStore(t))
 	team := newTeam(t, j, "main").ID
 	mine, other := newTask(t, j, team), newTask(t, j, team)
-	more := j.Follow(team, string(mine))
+	bell := j.Bell()
+	defer bell.Close()
+	bell.Transcript(team, mine)
 	apply(t, j, other, task.Start{})
-	if isClosed(more) {
+	if rung(bell) {
 		t.Error("woken by another task's transcript")
 	}
 	for range 2 {
 		b := j.Batch(team)
 		b.Append(mine, &task.Notice{Text: "more"})
 		commit(t, j, b)
-		if !isClosed(more) {
+		if !rung(bell) {
 			t.Fatal("not woken")
 		}
-		more = j.Follow(team, string(mine))
 	}
 	b := j.Batch(team)
 	b.Append(mine, &task.Notice{Text: "never"})
 	b.GuardLive(mine, 1)
 	want(t, j.Commit(context.Background(), b), errdefs.Conflict)
-	if isClosed(more) {
+	if rung(bell) {
 		t.Error("woken by a commit that failed")
-	}
-}
-
-// TestUnfollow: nobody waits for the transcript of a task that has ended, and nothing is kept of who did.
-func TestUnfollow(t *testing.T) {
-	j := newJournal(t, newStore(t))
-	team := newTeam(t, j, "main").ID
-	ended, living := newTask(t, j, team), newTask(t, j, team)
-	apply(t, j, ended, task.Finish{State: task.Killed, Reason: task.StoppedByClient})
-	more, late := j.Follow(team, string(living)), j.Follow(team, string(ended))
-	j.Unfollow(team, string(ended))
-	j.Unfollow(team, string(ended))
-	if !isClosed(late) || isClosed(more) || len(j.watchers) != 1 {
-		t.Errorf("woken: %v, another's: %v; followed are %v", isClosed(late), isClosed(more), j.watchers)
-	}
-}
-
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
 	}
 }
 

@@ -49,21 +49,31 @@ func (b *Batch) Settle(box task.ID, from Row[mailbox.Box], mail []mailbox.Messag
 // PutMailbox writes what was taken, guarded by what was taken before.
 func (b *Batch) PutMailbox(box task.ID, from Row[mailbox.Box], next mailbox.Box) {
 	b.guard(mailboxKey(box), from.Rev)
-	b.op(store.Put, mailboxKey(box), &storev1.MailboxRow{Low: next.Low, Taken: next.Taken, Seen: next.Seen})
+	b.op(store.Put, mailboxKey(box), boxRow(next))
 }
 
-// Inbox reads what of a mailbox was not taken. The revision changes with each message that is accepted or taken.
+func boxRow(b mailbox.Box) *storev1.MailboxRow {
+	return &storev1.MailboxRow{Low: b.Low, Taken: b.Taken, Seen: b.Seen}
+}
+
+// Inbox reads what of a mailbox was not taken. The revision changes with each message that is accepted or taken. After damage it
+// is less than there is, never below zero.
 func (j *Journal) Inbox(ctx context.Context, team string, box task.ID) (Row[mailbox.Unread], error) {
 	v, rev, err := j.vector(ctx, team, inboxKey(box))
 	var n [2]int64
 	copy(n[:], v)
-	return Row[mailbox.Unread]{Rev: rev, Value: mailbox.Unread{Messages: n[0], Bytes: n[1]}}, err
+	return Row[mailbox.Unread]{Rev: rev, Value: mailbox.Unread{Messages: max(n[0], 0), Bytes: max(n[1], 0)}}, err
 }
 
-// Mailbox reads what was taken of a mailbox.
+// Mailbox reads what was taken of a mailbox. A damaged record is made anew (D7).
 func (j *Journal) Mailbox(ctx context.Context, team string, box task.ID) (Row[mailbox.Box], error) {
 	row := &storev1.MailboxRow{}
 	rev, err := j.get(ctx, part(team), mailboxKey(box), row)
+	if errdefs.Is(err, errdefs.RecordCorrupt) {
+		if err = j.remakeMailbox(ctx, team, box); err == nil {
+			rev, err = j.get(ctx, part(team), mailboxKey(box), row)
+		}
+	}
 	if errdefs.Is(err, errdefs.RecordNotFound) {
 		err = nil
 	}
@@ -106,17 +116,32 @@ func (j *Journal) Unread(ctx context.Context, team string, box task.ID) ([]mailb
 		return nil, taken, err
 	}
 	var mail []mailbox.Message
-	log := box
-	if box == mailbox.UserBox {
-		log = mailbox.LeaderBox // one log with two cursors (M10)
-	}
-	for m, err := range j.Mail(ctx, team, log, taken.Value.Low) {
+	for m, err := range j.Mail(ctx, team, logOf(box), taken.Value.Low) {
 		if err != nil {
 			return nil, taken, err
 		}
 		mail = append(mail, m)
 	}
 	return mail, taken, nil
+}
+
+// logOf is where a mailbox's mail stands: the leader inbox is one log with two cursors (M10).
+func logOf(box task.ID) task.ID {
+	if box == mailbox.UserBox {
+		return mailbox.LeaderBox
+	}
+	return box
+}
+
+// CountUnread counts what of a mailbox was not taken, without notices. Unlike Inbox it is right after damage, too.
+func (j *Journal) CountUnread(ctx context.Context, team string, box task.ID) (n int64, err error) {
+	mail, taken, err := j.Unread(ctx, team, box)
+	for _, m := range mail {
+		if !taken.Value.Has(m.Pos) && countedAt(box, m) == box {
+			n += m.Counts().Messages
+		}
+	}
+	return n, err
 }
 
 func readMail(e store.Entry, err error) (mailbox.Message, error) {

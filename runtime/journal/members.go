@@ -17,7 +17,7 @@ import (
 // feed.
 func (b *Batch) PutMember(m roster.Member, before Rev, event roster.Event) {
 	b.guard(memberKey(m.Name), before)
-	b.op(store.Put, memberKey(m.Name), &storev1.MemberRow{Name: m.Name, TaskId: string(m.TaskID), Dismissed: m.Dismissed})
+	b.op(store.Put, memberKey(m.Name), memberRow(m))
 	b.feed = append(b.feed, &storev1.FeedRow{
 		TaskId: string(m.TaskID), Event: &storev1.FeedRow_Roster{Roster: &storev1.RosterRow{Name: m.Name, Event: uint32(event)}},
 	})
@@ -27,19 +27,28 @@ func (b *Batch) PutMember(m roster.Member, before Rev, event roster.Event) {
 // the row was read.
 func (b *Batch) GuardMember(row Row[roster.Member]) { b.guard(memberKey(row.Value.Name), row.Rev) }
 
-// Member finds who has a name, in any case; RecordNotFound when nobody ever had it.
+// Member finds who has a name, in any case; RecordNotFound when nobody ever had it. A damaged record is made anew (D7).
 func (j *Journal) Member(ctx context.Context, team, name string) (Row[roster.Member], error) {
 	row := &storev1.MemberRow{}
 	if !roster.IsName(name) { // it would not do as a key
 		return Row[roster.Member]{}, errdefs.New(errdefs.NotFound, errdefs.RecordNotFound, name, "there is no teammate %q", name)
 	}
 	rev, err := j.get(ctx, part(team), memberKey(name), row)
+	if errdefs.Is(err, errdefs.RecordCorrupt) {
+		if err = j.remakeMember(ctx, team, name); err == nil {
+			rev, err = j.get(ctx, part(team), memberKey(name), row)
+		}
+	}
 	return Row[roster.Member]{Rev: rev, Value: memberOf(row)}, err
 }
 
 // Members yields all who have names in a team, living and ended, in no order.
 func (j *Journal) Members(ctx context.Context, team string) iter.Seq2[roster.Member, error] {
 	return scan(ctx, j, team, "member", func(_ string, row *storev1.MemberRow) roster.Member { return memberOf(row) })
+}
+
+func memberRow(m roster.Member) *storev1.MemberRow {
+	return &storev1.MemberRow{Name: m.Name, TaskId: string(m.TaskID), Dismissed: m.Dismissed}
 }
 
 func memberOf(row *storev1.MemberRow) roster.Member {
@@ -62,55 +71,48 @@ func (j *Journal) Rouse(ctx context.Context, b *Batch, id task.ID) (Standing, er
 	if slices.Contains(b.roused, id) {
 		return AtWork, nil // by this batch
 	}
-	now, rev, err := j.standing(ctx, b.team, id)
-	switch {
-	case err != nil || now == Gone:
+	now, err := j.guardStanding(ctx, b, id)
+	if err != nil || now != AtRest {
 		return now, err
-	case now == AtWork:
-		b.GuardLive(id, rev)
-		return now, nil
 	}
-	b.guard(liveKey(id), 0)
-	b.guard(idleKey(id), rev)
 	b.raw(store.Delete, idleKey(id), nil)
 	b.startWork(id, Live{})
 	b.roused = append(b.roused, id)
 	return now, nil
 }
 
-// GuardStanding makes the batch fail with Conflict when the task's standing changes: mail that wakes nobody is put into its
-// box only while it lives.
-func (j *Journal) GuardStanding(ctx context.Context, b *Batch, id task.ID) (Standing, error) {
-	now, rev, err := j.standing(ctx, b.team, id)
+// guardStanding tells how a task stands, and makes the batch fail with Conflict when that changes. Of one that is gone it guards
+// nothing. One that has neither record, for it was in between or damage has taken it, rests: the guards hold in the second case
+// alone.
+func (j *Journal) guardStanding(ctx context.Context, b *Batch, id task.ID) (Standing, error) {
+	live, err := j.Live(ctx, b.team, id)
 	switch {
-	case err != nil || now == Gone:
-	case now == AtWork:
-		b.GuardLive(id, rev)
+	case errdefs.Is(err, errdefs.RecordNotFound):
+	case errdefs.Is(err, errdefs.RecordCorrupt): // whatever loop it has can commit nothing any more
+		live.Rev = store.Damaged
 	default:
-		b.guard(liveKey(id), 0)
-		b.guard(idleKey(id), rev)
+		b.GuardLive(id, live.Rev)
+		return AtWork, err
 	}
-	return now, err
-}
-
-// standing tells how a task stands, with the revision of the record that says so. Between two reads a teammate may change
-// sides: only the task's own record tells that it has ended. One that has neither record, for it was in between or damage has
-// taken it, rests at revision 0, which holds in the second case alone.
-func (j *Journal) standing(ctx context.Context, team string, id task.ID) (Standing, Rev, error) {
-	live, err := j.Live(ctx, team, id)
-	if !errdefs.Is(err, errdefs.RecordNotFound) {
-		return AtWork, live.Rev, err
-	}
-	rev, err := j.get(ctx, part(team), idleKey(id), &storev1.IdleRow{})
-	if !errdefs.Is(err, errdefs.RecordNotFound) {
-		return AtRest, rev, err
-	}
-	row, err := j.Task(ctx, id)
+	idle, err := j.get(ctx, part(b.team), idleKey(id), &storev1.IdleRow{})
 	switch {
-	case IsLost(err), err == nil && row.Value.State.Terminal():
-		return Gone, 0, nil
+	case errdefs.Is(err, errdefs.RecordNotFound):
+		// Between two reads a teammate may change sides: only its own record tells that it has ended.
+		row, err := j.Task(ctx, id)
+		if IsLost(err) || err == nil && row.Value.State.Terminal() {
+			return Gone, nil
+		}
+		if err != nil {
+			return Gone, err
+		}
+	case errdefs.Is(err, errdefs.RecordCorrupt):
+		idle = store.Damaged
+	case err != nil:
+		return Gone, err
 	}
-	return AtRest, 0, err
+	b.GuardLive(id, live.Rev)
+	b.guard(idleKey(id), idle)
+	return AtRest, nil
 }
 
 // Work reads the revision that changes when a teammate of the team, or a task below one, gets work or runs out of it.
@@ -140,12 +142,15 @@ func (b *Batch) PutControl(id task.ID, before Rev, c Control) {
 	b.op(store.Put, controlKey(id), &storev1.ControlRow{Shutdown: handshakeRow(c.Shutdown), Plan: handshakeRow(c.Plan)})
 }
 
-// Control reads a teammate's handshakes.
+// Control reads a teammate's handshakes. Damaged ones are lost: nothing waits for an answer any more.
 func (j *Journal) Control(ctx context.Context, team string, id task.ID) (Row[Control], error) {
 	row := &storev1.ControlRow{}
 	rev, err := j.get(ctx, part(team), controlKey(id), row)
-	if errdefs.Is(err, errdefs.RecordNotFound) {
+	switch {
+	case errdefs.Is(err, errdefs.RecordNotFound):
 		err = nil
+	case errdefs.Is(err, errdefs.RecordCorrupt):
+		rev, err = store.Damaged, nil
 	}
 	return Row[Control]{Rev: rev, Value: Control{
 		Shutdown: handshakeOf(row.GetShutdown()), Plan: handshakeOf(row.GetPlan()),
@@ -183,6 +188,7 @@ func (b *Batch) PutErrand(e Errand, before Rev) {
 		Mail: mailRow(e.Mail), Recipients: stringsOf(e.Recipients), UnreadOf: string(e.UnreadOf),
 	})
 	b.posted = true
+	b.raw(store.Add, workKey, store.EncodeVector([]int64{0})) // it is work for others: see GuardWork
 }
 
 // DeleteErrand forgets an errand that is done.
@@ -195,6 +201,7 @@ func (b *Batch) DeleteErrand(row Row[Errand]) {
 func (b *Batch) LeaveMail(id task.ID) {
 	b.op(store.Put, outboxKey(string(id)), &storev1.OutboxRow{UnreadOf: string(id)})
 	b.posted = true
+	b.raw(store.Add, workKey, store.EncodeVector([]int64{0}))
 }
 
 // Errands reads a team's errands, in no order.

@@ -74,7 +74,7 @@ func TestStandingBetweenReads(t *testing.T) {
 	apply(t, j, ann, task.Start{})
 	for _, decide := range []func(*Batch) (Standing, error){
 		func(b *Batch) (Standing, error) { return j.Rouse(ctx, b, ann) },
-		func(b *Batch) (Standing, error) { return j.GuardStanding(ctx, b, ann) },
+		func(b *Batch) (Standing, error) { return j.guardStanding(ctx, b, ann) },
 	} {
 		rest(t, j, ann, false)
 		meddled := false
@@ -201,10 +201,16 @@ func TestErrands(t *testing.T) {
 	if told != 0 {
 		t.Error("told before the commit")
 	}
+	before, err := j.Work(ctx, team)
+	must(t, err)
 	commit(t, j, b)
 	if told != 1 {
 		t.Errorf("told %d times", told)
 	}
+	quiet := j.Batch(team) // of who found the team quiet before there was mail to hand on
+	quiet.GuardWork(before)
+	quiet.Append("tm-1", &task.Notice{Text: "over"})
+	want(t, j.Commit(ctx, quiet), errdefs.Conflict)
 	b = j.Batch(team)
 	b.PutErrand(e, 0) // there is one of this id
 	want(t, j.Commit(ctx, b), errdefs.Conflict)

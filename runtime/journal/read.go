@@ -117,23 +117,22 @@ func (j *Journal) Created(ctx context.Context, team string, after store.Pos) ite
 	}
 }
 
-// Usage reads what a task and those below it consumed. What a damaged record counted is lost: it reads as nothing, as it
-// does to what is added next.
+// Usage reads what a task and those below it consumed.
 func (j *Journal) Usage(ctx context.Context, team string, id task.ID) (task.Usage, error) {
 	v, _, err := j.vector(ctx, team, usageKey(id))
-	if errdefs.Is(err, errdefs.RecordCorrupt) {
-		err = nil
-	}
 	return task.UsageOf(v), err
 }
 
-// vector reads an Add record; a missing one is zero.
+// vector reads an Add record; a missing one is zero. What a damaged one counted is lost: it reads as nothing, as it does to
+// what is added next.
 func (j *Journal) vector(ctx context.Context, team, key string) ([]int64, store.Pos, error) {
 	rec, err := j.st.Get(ctx, part(team), key)
-	if errdefs.Is(err, errdefs.RecordNotFound) {
+	switch {
+	case errdefs.Is(err, errdefs.RecordNotFound):
 		return nil, 0, nil
-	}
-	if err != nil {
+	case errdefs.Is(err, errdefs.RecordCorrupt):
+		return nil, store.Damaged, nil
+	case err != nil:
 		return nil, 0, err
 	}
 	v, err := store.DecodeVector(rec.Value)

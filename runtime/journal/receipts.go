@@ -5,7 +5,6 @@ import (
 	"iter"
 
 	storev1 "github.com/agentd-dev/agentd/gen/agentd/store/v1"
-	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
@@ -53,7 +52,7 @@ func (j *Journal) TurnEnd(ctx context.Context, t task.Task, after task.Seq) (End
 func (j *Journal) Awaiting(ctx context.Context, team, messageID string) ([]task.ID, error) {
 	row := &storev1.OutboxRow{}
 	_, err := j.get(ctx, part(team), outboxKey(messageID), row)
-	if errdefs.Is(err, errdefs.RecordNotFound) {
+	if isGone(err) {
 		return nil, nil
 	}
 	return idsOf(row.GetRecipients()), err

@@ -97,12 +97,14 @@ func TestUnknown(t *testing.T) {
 			j, _ := faulty(t, storetest.Plan{From: 5, Count: 1, Mode: mode})
 			team := newTeam(t, j, "main").ID
 			must(t, note(j, team, "before"))
-			more := j.Follow(team, "sub-1")
+			bell := j.Bell()
+			defer bell.Close()
+			bell.Transcript(team, "sub-1")
 			want(t, note(j, team, "unknown"), errdefs.OutcomeUnknown)
 			want(t, note(j, team, "refused"), errdefs.StoreStalled)
 			must(t, j.Recovered(t.Context()))
 			synctest.Wait()
-			if !isClosed(more) {
+			if !rung(bell) {
 				t.Error("the follower sleeps on")
 			}
 			entries := map[storetest.Mode]int{storetest.Landed: 2, storetest.Lost: 1}[mode]

@@ -179,7 +179,7 @@ func (m *mates) mail(t *rapid.T) {
 	id := m.pick(t).Value.ID
 	m.settle(t)
 	b := m.j.Batch(m.team)
-	if now, err := m.j.GuardStanding(context.Background(), b, id); err != nil || now == Gone {
+	if now, err := m.j.guardStanding(context.Background(), b, id); err != nil || now == Gone {
 		return
 	}
 	b.Accept(id, mailbox.Message{ID: "m-2", Quiet: true})
@@ -302,7 +302,7 @@ func TestRacesForATeammate(t *testing.T) {
 		return now, b
 	}
 	send := func(b *Batch) (Standing, error) { return j.Rouse(ctx, b, ann) }
-	stand := func(b *Batch) (Standing, error) { return j.GuardStanding(ctx, b, ann) }
+	stand := func(b *Batch) (Standing, error) { return j.guardStanding(ctx, b, ann) }
 
 	now, sent := prepare(send)
 	_, stood := prepare(stand)

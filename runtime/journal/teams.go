@@ -165,7 +165,11 @@ func (j *Journal) TeamByName(ctx context.Context, name string) (roster.Team, err
 
 // TeamByRoot finds the team with that workspace; TeamNotFound when there is none.
 func (j *Journal) TeamByRoot(ctx context.Context, workspace string) (roster.Team, error) {
-	return j.teamByRef(ctx, rootKey(workspace), workspace)
+	team, err := j.teamByRef(ctx, rootKey(workspace), workspace)
+	if errdefs.Is(err, errdefs.TeamNotFound) {
+		err = errdefs.New(errdefs.NotFound, errdefs.TeamNotFound, workspace, "there is no team in %s", workspace)
+	}
+	return team, err
 }
 
 func (j *Journal) teamByRef(ctx context.Context, key, subject string) (roster.Team, error) {

@@ -119,6 +119,7 @@ func Apply(t Task, c Change, now time.Time) (Task, error) {
 		}
 		t.State = Idle
 		t.Worked, t.Turn = t.WallTime(now), time.Time{}
+		t.CancelOnDisconnect = t.CancelOnDisconnect && t.UntilQuiet // else the stream of its spawn ends here
 	case Wake:
 		if t.State != Idle {
 			return t, noArrow(t, c)
@@ -142,7 +143,7 @@ func applyReopen(t Task, c Reopen) (Task, error) {
 	}
 	t.State, t.Reason, t.Error, t.Stop, t.Ended = Queued, 0, "", nil, time.Time{}
 	t.Incarnation++
-	t.Forgiven = c.Forgiven
+	t.Forgiven, t.CancelOnDisconnect = c.Forgiven, false
 	return t, nil
 }
 

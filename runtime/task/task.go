@@ -255,7 +255,7 @@ type Task struct {
 	CallID             string // the parent's tool call that spawned it; empty: a client or a group did
 	Grant              grant.Grant
 	Budget             Budget
-	CancelOnDisconnect bool
+	CancelOnDisconnect bool   // its client's leaving ends it; of a teammate, as far as its spawn's stream goes (T6)
 	Name               string // of a teammate; of the lead LeadName
 	Color              string // of a teammate, for people
 	SpawnedBy          ID     // the lead that spawned a teammate; empty: a client did (N4)

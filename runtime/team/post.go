@@ -46,9 +46,12 @@ func (p *Post) Deliver(ctx context.Context, b *journal.Batch, r Recipient, m mai
 	return woke, nil
 }
 
-// fits refuses mail to a full mailbox. Notices are never refused, nor is what ends a teammate: there is one at a time.
+// fits refuses mail to a full mailbox. Notices are never refused, nor is what ends a teammate: there is one at a time; nor what
+// revives one, for it takes nothing until then.
 func (p *Post) fits(ctx context.Context, team string, r Recipient, m mailbox.Message) error {
-	if m.IsNotice() || m.Kind == task.ShutdownRequest || m.Kind == task.ShutdownResponse {
+	t := r.Task.Value
+	revives := t.Kind == task.Teammate && !t.IsLead() && t.State.Terminal()
+	if m.IsNotice() || m.Kind == task.ShutdownRequest || m.Kind == task.ShutdownResponse || revives {
 		return nil
 	}
 	unread, err := p.Journal.Inbox(ctx, team, r.Key())
@@ -85,7 +88,7 @@ func (p *Post) rouse(ctx context.Context, b *journal.Batch, r Recipient, m mailb
 
 // steer lets a running subagent take mail, and no other.
 func (p *Post) steer(ctx context.Context, b *journal.Batch, t task.Task) error {
-	now, err := p.Journal.GuardStanding(ctx, b, t.ID)
+	now, err := p.Journal.Rouse(ctx, b, t.ID) // of one whose live record is damaged, too
 	switch {
 	case err != nil:
 		return err
@@ -127,12 +130,16 @@ func (p *Post) End(
 func (p *Post) leaveMail(ctx context.Context, b *journal.Batch, t task.Task) error {
 	left := int64(0)
 	for _, box := range (Mail{Journal: p.Journal, Task: t}).Boxes() {
-		unread, err := p.Journal.Inbox(ctx, t.Team, box)
+		inbox, err := p.Journal.Inbox(ctx, t.Team, box)
 		if err != nil {
 			return err
 		}
-		b.GuardInbox(box, unread.Rev)
-		left += unread.Value.Messages
+		b.GuardInbox(box, inbox.Rev)
+		unread, err := p.Journal.CountUnread(ctx, t.Team, box)
+		if err != nil {
+			return err
+		}
+		left += unread
 		if box == t.ID {
 			bound, err := p.withdrawHandshakes(ctx, b, t)
 			if err != nil {

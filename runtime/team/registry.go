@@ -1,6 +1,6 @@
 // Package team is how agents are more than one: who is meant by a name, what wakes a teammate, and what a commit writes so
 // that mail reaches it. It commits nothing itself: what it decides are operations in the batch of who asks, so that a
-// message, the wake and the sender's own words land together. A turn is a TurnExecutor to it, and words are one Protocol.
+// message, the wake and the sender's own words land together. It runs no turn, and all its words are one Protocol.
 package team
 
 import (
@@ -119,7 +119,7 @@ func (r Registry) unknown(ctx context.Context, team, to string) error {
 	}
 	near := nearest.Names(to, names)
 	hint := "the nearest names are " + strings.Join(near[:min(len(near), maxNamed)], ", ")
-	return errdefs.New(errdefs.NotFound, errdefs.RecipientNotFound, to, "there is no recipient %q; %s", to, hint)
+	return errdefs.New(errdefs.NotFound, errdefs.RecipientNotFound, to, "nobody is called %q here; %s", to, hint)
 }
 
 // maxNamed bounds the names in an error.

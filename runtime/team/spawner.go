@@ -52,8 +52,8 @@ func (s Spawner) replace(ctx context.Context, b *journal.Batch, m roster.Member)
 			m.Name, m.TaskID, row.Value.State)
 	}
 	b.GuardTask(row) // a message that revives it comes before or after
-	unread, err := s.Journal.Inbox(ctx, row.Value.Team, m.TaskID)
-	if err == nil && unread.Value.Messages > 0 {
+	unread, err := s.Journal.CountUnread(ctx, row.Value.Team, m.TaskID)
+	if err == nil && unread > 0 {
 		b.LeaveMail(m.TaskID)
 	}
 	return err

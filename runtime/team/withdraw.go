@@ -25,7 +25,7 @@ func (p *Post) withdrawHandshakes(ctx context.Context, b *journal.Batch, t task.
 		return 0, nil
 	}
 	control, err := p.Journal.Control(ctx, t.Team, t.ID)
-	if err != nil && !journal.IsLost(err) {
+	if err != nil {
 		return 0, err
 	}
 	if plan := control.Value.Plan; plan.ID != "" && !plan.Approved && plan.Incarnation == t.Incarnation {

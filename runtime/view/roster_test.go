@@ -218,6 +218,14 @@ func TestTeams(t *testing.T) {
 			t.Errorf("by %d: %q, want %q", size, got, want)
 		}
 	}
+	for _, unread := range []int{2, 0} { // the inbox is the lead's while it lives
+		if shown, err := d.v.Task(ctx, lead); err != nil || shown.Unread != unread {
+			t.Errorf("%d unread, want %d; %v", shown.Unread, unread, err)
+		}
+		if unread > 0 {
+			d.apply(lead, done())
+		}
+	}
 	_, _, err = d.v.Teams(ctx, -1, "")
 	d.want(err, errdefs.BadArgument)
 	_, _, err = d.v.Teams(ctx, 0, "x")

@@ -92,7 +92,11 @@ func (v *View) dress(ctx context.Context, t task.Task, in roster.Team) (Task, er
 // waiting adds what waits for the task, and what it waits for. An idle teammate that has work waits for a slot.
 func (v *View) waiting(ctx context.Context, t *Task) error {
 	if t.Kind.IsAgent() {
-		for _, box := range (team.Mail{Task: t.Task}).Boxes() {
+		boxes := (team.Mail{Task: t.Task}).Boxes()
+		if t.State.Terminal() {
+			boxes = []task.ID{t.ID} // the leader inbox is a lead's while it lives
+		}
+		for _, box := range boxes {
 			unread, err := v.journal.Inbox(ctx, t.Team, box)
 			if err != nil && !errdefs.Is(err, errdefs.RecordCorrupt) {
 				return err

@@ -2,16 +2,12 @@ package bolt
 
 import (
 	"errors"
-	"math"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/store"
 )
-
-// noRev is the revision of a quarantined record: no guard holds for it.
-const noRev = store.Pos(math.MaxUint64)
 
 // txn is a write transaction.
 type txn struct {
@@ -58,7 +54,7 @@ func (t *txn) apply(b store.Batch) (store.Committed, error) {
 	return c, nil
 }
 
-// revision is that of a record: 0 when there is none, noRev when it is corrupt.
+// revision is that of a record: 0 when there is none, store.Damaged when it is corrupt.
 func (t *txn) revision(p store.Partition, name string) store.Pos {
 	key := recordKey(p, name)
 	raw := t.records.Get(key)
@@ -67,7 +63,7 @@ func (t *txn) revision(p store.Partition, name string) store.Pos {
 	}
 	it, v := decode(treeRecords, key, raw)
 	if v != valid {
-		return noRev
+		return store.Damaged
 	}
 	return it.pos
 }

@@ -309,7 +309,15 @@ func TestQuarantine(t *testing.T) {
 	if n := s.Quarantined(); n != 2 {
 		t.Errorf("%d in quarantine after a restart, want 2", n)
 	}
-	w.commit(t, s, "task/two", "log", "new") // an unguarded write heals it
+	guarded := store.Batch{
+		Part: part, Guards: []store.Guard{{Key: "task/two", Rev: store.Damaged}}, Ops: []store.Op{{Kind: store.Put, Name: "heals"}},
+	}
+	for _, damaged := range []bool{true, false} { // as long as it is damaged, a guard for that holds
+		if _, err := s.Commit(ctx, guarded); errdefs.Is(err, errdefs.Conflict) == damaged || damaged && err != nil {
+			t.Errorf("damaged %v: Commit = %v", damaged, err)
+		}
+		w.commit(t, s, "task/two", "log", "new") // an unguarded write heals it
+	}
 	if _, err := s.Get(ctx, part, "task/two"); err != nil {
 		t.Errorf("Get = %v", err)
 	}

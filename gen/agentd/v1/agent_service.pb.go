@@ -850,7 +850,7 @@ type Teammate struct {
 	// What it is to do first, and what it may do.
 	Agent *AgentSpec `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	// Its name: 1 to 64 letters, digits, `_` or `-`, unique in the team in any case. The name of one that has ended may be
-	// given again, to a new one.
+	// given again, to a new one. A lead is spawned with Lead.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Color for people, at most 32 letters; default one of eight.
 	Color string `protobuf:"bytes,3,opt,name=color,proto3" json:"color,omitempty"`

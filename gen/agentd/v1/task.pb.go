@@ -765,7 +765,7 @@ type Task struct {
 	SpawnedBy string `protobuf:"bytes,26,opt,name=spawned_by,json=spawnedBy,proto3" json:"spawned_by,omitempty"`
 	// Of a teammate: `name@team`.
 	AgentId string `protobuf:"bytes,27,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// Messages that it has not taken yet.
+	// Messages that it has not taken yet, of a living lead with those of the leader inbox; notices do not count.
 	Unread        int32 `protobuf:"varint,28,opt,name=unread,proto3" json:"unread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -44,9 +44,9 @@ type Team struct {
 	Teammates int32 `protobuf:"varint,8,opt,name=teammates,proto3" json:"teammates,omitempty"`
 	// Task of the living lead; empty: none lives.
 	LeadTaskId string `protobuf:"bytes,9,opt,name=lead_task_id,json=leadTaskId,proto3" json:"lead_task_id,omitempty"`
-	// Messages in the leader inbox that neither the lead nor, while none lives, a client has taken.
+	// Messages to the leader that neither the lead nor, while none lives, a client has taken; notices do not count.
 	UnreadLeader int32 `protobuf:"varint,10,opt,name=unread_leader,json=unreadLeader,proto3" json:"unread_leader,omitempty"`
-	// Messages in the leader inbox that the user has not acknowledged.
+	// Messages to `user` that the user has not acknowledged.
 	UnreadUser    int32 `protobuf:"varint,11,opt,name=unread_user,json=unreadUser,proto3" json:"unread_user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1664,7 +1664,7 @@ func (x *AckInboxRequest) GetUpTo() uint64 {
 // AckInboxResponse tells what is left.
 type AckInboxResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Messages that the user has not acknowledged.
+	// Messages to `user` that the user has not acknowledged.
 	Unread        int32 `protobuf:"varint,1,opt,name=unread,proto3" json:"unread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

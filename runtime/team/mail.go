@@ -10,11 +10,6 @@ import (
 	"github.com/agentd-dev/agentd/runtime/task"
 )
 
-// TurnExecutor runs one turn of an agent, from where its transcript stands to its rest or its end.
-type TurnExecutor interface {
-	Run(ctx context.Context) error
-}
-
 // Mail is what an agent reads its mail with: its own mailbox and, of a lead, the leader inbox, which the pump reads.
 type Mail struct {
 	Journal *journal.Journal

@@ -26,14 +26,19 @@ func (s *Supervisor) Detach(ctx context.Context, id task.ID, broke bool) error {
 	if s.leave(id) > 0 || !broke {
 		return nil
 	}
-	row, err := s.cfg.Journal.Task(ctx, id)
-	if err != nil || !row.Value.CancelOnDisconnect || s.isDraining() {
-		return err
+	for {
+		row, err := s.cfg.Journal.Task(ctx, id)
+		if t := row.Value; err != nil || t.State.Terminal() || !t.CancelOnDisconnect || s.isDraining() {
+			return err
+		}
+		err = s.halt(context.WithoutCancel(ctx), row, task.StopOrder{
+			Level: task.Cancel, State: task.Killed, Reason: task.StoppedByClient, Message: "the client disconnected",
+			CancelTimeout: task.DefaultCancelTimeout,
+		}, nil)
+		if !errdefs.Is(err, errdefs.Conflict) {
+			return err // else it changed meanwhile: its turn may be over
+		}
 	}
-	return s.order(context.WithoutCancel(ctx), id, task.StopOrder{
-		Level: task.Cancel, State: task.Killed, Reason: task.StoppedByClient, Message: "the client disconnected",
-		CancelTimeout: task.DefaultCancelTimeout,
-	}, nil)
 }
 
 // leave counts a client out and tells how many remain.

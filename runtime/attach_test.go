@@ -3,12 +3,14 @@ package runtime_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/agentd-dev/agentd/runtime/model"
 	"github.com/agentd-dev/agentd/runtime/task"
+	"github.com/agentd-dev/agentd/store"
 )
 
 // proves T6: the stream of a teammate's spawn ends with its first turn, and from then on no client's leaving and no restart
@@ -47,4 +49,47 @@ func TestCancelOnDisconnectOfTeammates(t *testing.T) {
 			}
 		})
 	})
+}
+
+// proves T6, R4: what was to stop a turn, its deadline or its client's leaving, does not stop a teammate whose turn ends before
+// that is on disk.
+func TestTurnEndsBeforeItsStop(t *testing.T) {
+	const id task.ID = "tm-1"
+	ends := map[string]func(h *house){
+		"its time is over":  func(*house) { time.Sleep(time.Minute) },
+		"its client leaves": func(h *house) { h.must(h.sup.Detach(context.Background(), id, true)) },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var h *house
+				var once atomic.Bool
+				asked, open := make(chan struct{}), make(chan struct{})
+				answer := func(context.Context, model.Request, func(model.Event)) (model.Response, error) {
+					close(asked)
+					<-open
+					return text("over"), nil
+				}
+				bent := &tap{commit: func(b store.Batch, commit func() (store.Committed, error)) (store.Committed, error) {
+					if touches(b, "due/"+string(id)+"/stop") && once.CompareAndSwap(false, true) {
+						close(open)
+						h.untilState(id, task.Idle)
+					}
+					return commit()
+				}}
+				inside(t, answer, func(house *house) {
+					h = house
+					h.follow("x", mate("ann"), func(a *task.Assignment) {
+						a.CancelOnDisconnect, a.Budget.WallTime = true, time.Minute
+					})
+					<-asked
+					end(h)
+					time.Sleep(time.Minute)
+					if s := h.task(id).State; s != task.Idle || !once.Load() {
+						t.Errorf("it is %s; a stop was tried: %v", s, once.Load())
+					}
+				}, tapped(bent))
+			})
+		})
+	}
 }

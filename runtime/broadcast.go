@@ -105,11 +105,11 @@ func (s *Supervisor) audience(ctx context.Context, in string, sender task.ID) ([
 	return to, nil
 }
 
-// handOn gives a message to the next of its recipients, in one commit with what is left of the errand. Conflict when the
-// standing of one has changed meanwhile.
-func (s *Supervisor) handOn(ctx context.Context, in string, row journal.Row[journal.Errand]) error {
+// handOn gives a message to the next n of its recipients, at most maxHandedOn, in one commit with what is left of the errand.
+// Conflict when the standing of one has changed meanwhile.
+func (s *Supervisor) handOn(ctx context.Context, in string, row journal.Row[journal.Errand], n int) error {
 	errand := row.Value
-	n := min(len(errand.Recipients), maxHandedOn)
+	n = min(len(errand.Recipients), n)
 	now := errand.Recipients[:n]
 	b := s.cfg.Journal.Batch(in)
 	var failed []string
@@ -150,7 +150,8 @@ func (s *Supervisor) handOn(ctx context.Context, in string, row journal.Row[jour
 }
 
 // handFirst hands on what a sender has sent to all and a recipient has yet to get: it goes before what the sender sends to that
-// recipient now (M2). Conflict when others have handed on meanwhile. What can't be handed on keeps nothing waiting.
+// recipient now (M2). The others get it in their turn, behind what they have yet to get. Conflict when others have handed on
+// meanwhile. What can't be handed on keeps nothing waiting.
 func (s *Supervisor) handFirst(ctx context.Context, in string, sender, to task.ID) error {
 	errands, err := s.errandsOf(ctx, in)
 	if err != nil {
@@ -163,7 +164,7 @@ func (s *Supervisor) handFirst(ctx context.Context, in string, sender, to task.I
 			continue
 		}
 		waiting[0], waiting[i] = waiting[i], waiting[0]
-		if err := s.handOn(ctx, in, row); errdefs.Is(err, errdefs.Conflict) || journal.IsFault(err) {
+		if err := s.handOn(ctx, in, row, 1); errdefs.Is(err, errdefs.Conflict) || journal.IsFault(err) {
 			return err
 		}
 	}

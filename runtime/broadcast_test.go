@@ -202,6 +202,83 @@ func TestMessageToAllKeepsTheOrder(t *testing.T) {
 	})
 }
 
+// proves M2: what goes ahead to one recipient, so that what is sent to it alone comes behind it, overtakes nothing on the way
+// to the others.
+func TestMessageToOneKeepsTheOrderOfTheOthers(t *testing.T) {
+	const many = 40 // more than one commit hands on
+	synctest.Test(t, func(t *testing.T) {
+		var h *house
+		var ids []task.ID
+		var writes atomic.Int32
+		bent := &tap{commit: func(b store.Batch, commit func() (store.Committed, error)) (store.Committed, error) {
+			if touches(b, "outbox/m-") && writes.Add(1) == 2 { // it is accepted, and about to be handed on
+				sent := make(chan struct{})
+				go func() {
+					defer close(sent)
+					h.post(runtime.SendRequest{To: string(ids[many-1]), Text: "for the last"})
+					h.post(runtime.SendRequest{To: team.Everyone, Text: "all 2"})
+					h.post(runtime.SendRequest{To: string(ids[4]), Text: "for the fifth"})
+				}()
+				<-sent
+			}
+			return commit()
+		}}
+		inside(t, hang, func(house *house) {
+			h = house
+			ann := h.spawn("busy", mate("ann"))
+			in := h.task(ann).Team
+			ids = append([]task.ID{ann}, h.recruits(in, many-1)...)
+			h.post(runtime.SendRequest{To: team.Everyone, Text: "all 1"})
+			h.errandsDone(in)
+			alone := map[int][]string{4: {"for the fifth"}}
+			for i, id := range ids {
+				want := append([]string{"all 1", "all 2"}, alone[i]...)
+				if i == many-1 {
+					want = []string{"all 1", "for the last", "all 2"}
+				}
+				var got []string
+				for _, m := range h.mailOf(in, id) {
+					got = append(got, m.Text)
+				}
+				if !slices.Equal(got, want) {
+					h.t.Errorf("%s got %q", id, got)
+				}
+			}
+		}, tapped(bent), slots(1))
+	})
+}
+
+// proves M2: nor does an answer to a plan overtake what its sender has sent to all before.
+func TestControlMessageKeepsTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h *house
+		var plan string
+		var writes atomic.Int32
+		bent := &tap{commit: func(b store.Batch, commit func() (store.Committed, error)) (store.Committed, error) {
+			if touches(b, "outbox/m-") && writes.Add(1) == 2 { // it is accepted, and about to be handed on
+				answered := make(chan error)
+				go func() {
+					_, err := h.answerPlan(plan, true)
+					answered <- err
+				}()
+				h.must(<-answered)
+			}
+			return commit()
+		}}
+		inside(t, hang, func(house *house) {
+			h = house
+			ann := h.spawn("busy", planner)
+			h.untilState(ann, task.Running)
+			plan = h.submit(ann, "a plan")
+			h.errandsDone(h.post(runtime.SendRequest{To: team.Everyone, Text: "news"}).Team)
+			mail := h.mailOf(h.task(ann).Team, ann)
+			if len(mail) != 2 || mail[0].Text != "news" || mail[1].Kind != task.PlanResponse {
+				h.t.Errorf("ann got %+v", mail)
+			}
+		}, tapped(bent))
+	})
+}
+
 // recruits writes so many living teammates, which never run.
 func (h *house) recruits(in string, n int) (ids []task.ID) {
 	h.t.Helper()

@@ -122,12 +122,19 @@ func (h *dueHeap) Pop() any {
 
 // fire does what a deadline is for, if it still stands. While the store is stalled it waits.
 func (s *Supervisor) fire(ctx context.Context, d journal.Due) {
-	err := s.persist(ctx, func() error { return s.fireOnce(ctx, d) })
+	err := s.persist(ctx, func() error {
+		for {
+			if err := s.fireOnce(ctx, d); !errdefs.Is(err, errdefs.Conflict) {
+				return err
+			}
+		}
+	})
 	if err != nil && !s.isDraining() {
 		s.cfg.Log.Error("a deadline had no effect; the next start fires it again", "task", d.TaskID, "error", err)
 	}
 }
 
+// fireOnce is one try. Conflict when the task changed meanwhile: then the deadline may stand no longer.
 func (s *Supervisor) fireOnce(ctx context.Context, d journal.Due) error {
 	if d.Kind == journal.DueExpiry { // it is a message's
 		return s.expire(ctx, d)
@@ -147,16 +154,16 @@ func (s *Supervisor) fireOnce(ctx context.Context, d journal.Due) error {
 	case journal.DueResume:
 		return s.comeBack(ctx, row.Value)
 	case journal.DueStop:
-		return s.escalate(ctx, row.Value)
+		return s.escalate(ctx, row)
 	case journal.DueTimeout:
-		return s.order(ctx, d.TaskID, task.StopOrder{
+		return s.halt(ctx, row, task.StopOrder{
 			Level: task.Cancel, State: task.Failed, Reason: task.Timeout, Message: "the wall time is over",
 			CancelTimeout: task.DefaultCancelTimeout,
 		}, nil)
 	case journal.DueShutdown:
 		return s.forceShutdown(ctx, d.TaskID)
 	case journal.DueReattach:
-		return s.order(ctx, d.TaskID, task.StopOrder{
+		return s.halt(ctx, row, task.StopOrder{
 			Level: task.Cancel, State: task.Killed, Reason: task.StoppedByClient,
 			Message: "the client did not come back", CancelTimeout: task.DefaultCancelTimeout,
 		}, nil)

@@ -76,7 +76,7 @@ func (s *Supervisor) runErrand(ctx context.Context, team string, row journal.Row
 		if row.Value.UnreadOf != "" {
 			err = s.seeToMail(ctx, team, row)
 		} else {
-			err = s.handOn(ctx, team, row)
+			err = s.handOn(ctx, team, row, maxHandedOn)
 		}
 		if err != nil && !errdefs.Is(err, errdefs.Conflict) {
 			return err

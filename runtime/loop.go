@@ -40,7 +40,7 @@ func (s *Supervisor) runLoop(ctx context.Context, l *loop, alone bool) {
 	for {
 		err := s.runOnce(ctx, l, alone)
 		if errors.Is(err, agent.ErrDrained) && !s.isDraining() {
-			s.wake(l.team, l.id) // the loop was cut for a stop of an earlier life of its task
+			s.wake(l.team, l.id) // the loop was cut for a stop of an earlier life of its task, or was alone for long enough
 		}
 		if err = s.settle(ctx, l.id, err); !journal.IsFault(err) {
 			if err != nil {

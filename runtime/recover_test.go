@@ -94,6 +94,34 @@ func TestSuspectIsCleared(t *testing.T) {
 	})
 }
 
+// proves D6: however many suspects hang, the others wait for 30 seconds in all.
+func TestManySuspectsHoldNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls tally
+		h := newHouse(t, cast(map[string]modelFunc{"bad": poison(&calls), "good": play(text("fine")), "fair": play(text("fine"))}), inBubble)
+		const many = 5
+		for range many {
+			h.spawn("bad")
+		}
+		for range 3 {
+			synctest.Wait()
+			h.restart()
+		}
+		time.Sleep(time.Second) // their backoff
+		synctest.Wait()
+		began := time.Now()
+		h.ended(h.spawn("good"), task.Completed, task.Done)
+		synctest.Wait()
+		h.ended(h.spawn("fair"), task.Completed, task.Done)
+		if waited := time.Since(began); waited > 31*time.Second {
+			t.Errorf("the others waited for %v", waited)
+		}
+		if n := calls.get("calls"); n != 3*many+1+many {
+			t.Errorf("the suspects were called %d times", n)
+		}
+	})
+}
+
 // proves D6: a suspect whose model does not answer holds the others up for half a minute; then it runs beside them, and is
 // a suspect at the next crash.
 func TestSuspectThatHangsHoldsNobodyUp(t *testing.T) {
@@ -118,6 +146,34 @@ func TestSuspectThatHangsHoldsNobodyUp(t *testing.T) {
 		}
 		h.restart()
 		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s := h.task(bad).State; s != task.Running {
+			t.Errorf("after a crash beside others it is %s", s)
+		}
+	})
+}
+
+// proves D6: nor is a suspect to blame for a crash after its half minute whose loop has not even returned by then.
+func TestSuspectThatDoesNotReturnIsNotAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := make(chan struct{})
+		deaf := func(context.Context, model.Request, func(model.Event)) (model.Response, error) {
+			<-open
+			return text("at last"), nil
+		}
+		h := newHouse(t, cast(map[string]modelFunc{"bad": deaf, "good": hang}), inBubble)
+		defer close(open)
+		bad := h.spawn("bad")
+		for range 3 {
+			synctest.Wait()
+			h.restart()
+		}
+		time.Sleep(time.Second) // its backoff
+		synctest.Wait()
+		good := h.spawn("good")
+		time.Sleep(time.Minute)
+		h.untilState(good, task.Running)
+		h.restart()
 		synctest.Wait()
 		if s := h.task(bad).State; s != task.Running {
 			t.Errorf("after a crash beside others it is %s", s)

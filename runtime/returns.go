@@ -216,7 +216,7 @@ func (s *Supervisor) tellReturned(
 			continue
 		}
 		if id == "" {
-			id = "back-" + m.ID
+			id = fmt.Sprintf("back-%s-%s", m.ID, left.to.Task.Value.ID)
 		}
 		ids[m.FromTask], names[m.FromTask] = append(ids[m.FromTask], m.ID), m.From
 	}

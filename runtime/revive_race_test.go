@@ -95,6 +95,12 @@ func TestRevivedInTheInstantOfItsEnd(t *testing.T) {
 
 // proves W1: so does one that revives a teammate whose turn has ended by itself before its stop was carried out.
 func TestRevivedBeforeItsStopWasCarriedOut(t *testing.T) {
+	for _, level := range []task.StopLevel{task.Cancel, task.Kill} {
+		t.Run(level.String(), func(t *testing.T) { revivedBeforeItsStop(t, level) })
+	}
+}
+
+func revivedBeforeItsStop(t *testing.T, level task.StopLevel) {
 	g := newGate()
 	ann := func(ctx context.Context, req model.Request, sink func(model.Event)) (model.Response, error) {
 		if strings.Contains(req.Messages[len(req.Messages)-1].Text, "live again") {
@@ -110,7 +116,7 @@ func TestRevivedBeforeItsStopWasCarriedOut(t *testing.T) {
 			h.untilState(id, task.Killed)
 			h.revive("ann")()
 		})
-		h.must(h.stopTask(id, task.Cancel))
+		h.must(h.stopTask(id, level))
 		h.untilSaid(id, "live again", task.Idle)
 		h.counts(0, 0)
 	}, with(g.tool("gate")))

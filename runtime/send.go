@@ -127,9 +127,6 @@ func (s *Supervisor) sendOne(ctx context.Context, in string, req SendRequest, r 
 	if err != nil {
 		return Sending{}, err
 	}
-	if err := s.handFirst(ctx, in, req.Sender, to.Key()); err != nil {
-		return Sending{}, err
-	}
 	b := s.cfg.Journal.Batch(in)
 	m, err := s.letter(ctx, in, req, b)
 	if err != nil {
@@ -208,8 +205,11 @@ func (s *Supervisor) tooManyHops(ctx context.Context, in, to string, m mailbox.M
 	}
 }
 
-// put adds a message to a batch, with what is kept for its receipts.
+// put adds a message to a batch, with what is kept for its receipts. What its sender has sent to all before goes ahead of it.
 func (s *Supervisor) put(ctx context.Context, b *journal.Batch, to team.Recipient, m mailbox.Message) error {
+	if err := s.handFirst(ctx, b.Team(), m.FromTask, to.Key()); err != nil {
+		return err
+	}
 	woke, err := s.post.Deliver(ctx, b, to, m)
 	if err != nil {
 		return err

@@ -183,7 +183,7 @@ func (s *Supervisor) enforce(ctx context.Context, t task.Task) error {
 		if t.Kind == task.Group {
 			s.cascade(ctx, t.ID, task.Kill) // first, for what a group concludes is how those that it runs ended
 		}
-		if err := s.kill(ctx, t.ID); err != nil {
+		if err := s.kill(ctx, t); err != nil {
 			return err
 		}
 	}
@@ -192,11 +192,15 @@ func (s *Supervisor) enforce(ctx context.Context, t task.Task) error {
 }
 
 // kill ends a task whose stop is on disk and whose loop is cut: its processes, then its record, unless the loop was
-// faster. A goroutine that does not return can commit nothing more (T1).
-func (s *Supervisor) kill(ctx context.Context, id task.ID) error {
-	s.killProcesses(ctx, id)
+// faster; then a message may have revived it, and its next life is left alone. A goroutine that does not return can commit
+// nothing more (T1).
+func (s *Supervisor) kill(ctx context.Context, t task.Task) error {
+	s.killProcesses(ctx, t.ID)
 	for {
-		row, err := s.cfg.Journal.Task(ctx, id)
+		row, err := s.cfg.Journal.Task(ctx, t.ID)
+		if err == nil && row.Value.Incarnation != t.Incarnation {
+			return nil
+		}
 		if err == nil && !row.Value.State.Terminal() {
 			err = s.finish(ctx, row, row.Value.Stop.Finish(), nil)
 		}
@@ -207,16 +211,16 @@ func (s *Supervisor) kill(ctx context.Context, id task.ID) error {
 			return err
 		}
 		s.cutOff(ctx, row.Value)
-		s.killProcesses(ctx, id) // what was started between the two
+		s.killProcesses(ctx, t.ID) // what was started between the two
 		return nil
 	}
 }
 
-// escalate makes a stop whose time is over one level harder.
-func (s *Supervisor) escalate(ctx context.Context, t task.Task) error {
-	order := *t.Stop
+// escalate makes a stop whose time is over one level harder. Conflict when the task changed since the row was read.
+func (s *Supervisor) escalate(ctx context.Context, row journal.Row[task.Task]) error {
+	order := *row.Value.Stop
 	order.Level = min(order.Level+1, task.Kill)
-	return s.order(ctx, t.ID, order, nil)
+	return s.halt(ctx, row, order, nil)
 }
 
 func (s *Supervisor) killProcesses(ctx context.Context, id task.ID) {

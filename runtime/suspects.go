@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
+	"github.com/agentd-dev/agentd/runtime/agent"
 	"github.com/agentd-dev/agentd/runtime/journal"
 	"github.com/agentd-dev/agentd/runtime/task"
 )
@@ -55,10 +56,17 @@ var errNotAlone = errors.New("the task has been alone for long enough")
 
 // resumeAlone starts a suspect when every loop under way has shown since its start that it is none, and lets no other
 // task start until the suspect has committed a step or its loop has ended: if the daemon goes down meanwhile, it is
-// known who did it. When that takes too long the suspect runs beside the others, and is a suspect still.
+// known who did it. When that takes too long the suspect runs beside the others, and is a suspect still. Beside such a one
+// nobody is alone, and nobody waits for that.
 func (s *Supervisor) resumeAlone(ctx context.Context, id task.ID) error {
 	team, err := s.cfg.Journal.TeamOf(ctx, id)
 	if err != nil {
+		return err
+	}
+	if hangs, err := s.suspectHangs(ctx); hangs || err != nil {
+		if err == nil {
+			s.enqueue(team, id)
+		}
 		return err
 	}
 	ctx, over := context.WithTimeout(ctx, aloneFor)
@@ -85,9 +93,28 @@ func (s *Supervisor) resumeAlone(ctx context.Context, id task.ID) error {
 	}
 	if alone {
 		s.cfg.Log.Warn("the task has done nothing so far; the others go on beside it", "task", id)
+		err = s.notAlone(context.WithoutCancel(ctx), id)
 		l.cancel(errNotAlone)
+		s.wake(team, id)
 	}
-	return nil
+	return err
+}
+
+// notAlone takes back on disk that a task runs alone, before the others go on: it is not to blame for what they do. The loop that
+// it has can commit nothing more.
+func (s *Supervisor) notAlone(ctx context.Context, id task.ID) error {
+	row, live, err := s.living(ctx, id)
+	if errors.Is(err, agent.ErrGone) {
+		return nil // it has ended, or rests
+	}
+	if err != nil {
+		return err
+	}
+	live.Value.Alone = false
+	b := s.cfg.Journal.Batch(row.Value.Team)
+	b.GuardLive(id, live.Rev)
+	b.PutLive(id, live.Value)
+	return s.commit(ctx, b)
 }
 
 // hold says whether queued tasks have to wait, although there may be slots.
@@ -132,22 +159,7 @@ func (s *Supervisor) awaitStepOnce(ctx context.Context, l *loop) error {
 	defer bell.Close()
 	bell.Transcript(team, l.id)
 	for {
-		row, err := s.cfg.Journal.Task(ctx, l.id)
-		if err != nil {
-			return err
-		}
-		live, err := s.cfg.Journal.Live(ctx, team, l.id)
-		if errdefs.Is(err, errdefs.RecordNotFound) {
-			return nil // it has ended, or rests
-		}
-		if err != nil {
-			return err
-		}
-		if row.Value.State == task.Waiting && live.Value.Start == row.Value.Start {
-			return nil // it does nothing that could take the daemon down, and may wait for what has yet to start
-		}
-		stepped, err := s.stepped(ctx, row.Value, task.Seq(live.Rev))
-		if stepped || err != nil {
+		if _, shown, err := s.shown(ctx, team, l.id); shown || err != nil {
 			return err
 		}
 		select {
@@ -160,4 +172,43 @@ func (s *Supervisor) awaitStepOnce(ctx context.Context, l *loop) error {
 			return nil
 		}
 	}
+}
+
+// shown tells whether a task that has a loop has shown since its newest start that it is innocent, and its live record, if it has
+// one.
+func (s *Supervisor) shown(ctx context.Context, team string, id task.ID) (journal.Live, bool, error) {
+	row, err := s.cfg.Journal.Task(ctx, id)
+	if err != nil {
+		return journal.Live{}, false, err
+	}
+	live, err := s.cfg.Journal.Live(ctx, team, id)
+	if errdefs.Is(err, errdefs.RecordNotFound) {
+		return journal.Live{}, true, nil // it has ended, or rests
+	}
+	if err != nil {
+		return journal.Live{}, false, err
+	}
+	if row.Value.State == task.Waiting && live.Value.Start == row.Value.Start {
+		return live.Value, true, nil // it does nothing that could take the daemon down, and may wait for what has yet to start
+	}
+	stepped, err := s.stepped(ctx, row.Value, task.Seq(live.Rev))
+	return live.Value, stepped, err
+}
+
+// suspectHangs tells whether a suspect runs that has been alone for long enough and has shown nothing.
+func (s *Supervisor) suspectHangs(ctx context.Context) (hangs bool, err error) {
+	err = s.persist(ctx, func() error {
+		for _, l := range s.running() {
+			if !l.id.Kind().IsAgent() {
+				continue
+			}
+			live, shown, err := s.shown(ctx, l.team, l.id)
+			if err != nil && !journal.IsLost(err) {
+				return err
+			}
+			hangs = hangs || err == nil && !shown && live.Restarts >= maxRestarts
+		}
+		return nil
+	})
+	return hangs, err
 }

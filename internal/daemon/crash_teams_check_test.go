@@ -101,8 +101,8 @@ func (p *letters) checkMail(whole map[string][]*agentdv1.Entry) {
 		}
 	}
 	accepted := p.accepted(whole)
-	if n := len(accepted) - len(p.sent); n < minMessages {
-		t.Errorf("agents exchanged %d messages; the test wants %d", n, minMessages)
+	if n := len(accepted) - len(p.sent); n < minMessages() {
+		t.Errorf("agents exchanged %d messages; the test wants %d", n, minMessages())
 	}
 	last := map[[2]string]uint64{} // by sender and recipient's task
 	dead := p.receipts(accepted, delivered)

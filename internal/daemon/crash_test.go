@@ -60,11 +60,11 @@ default:
   text: I am done.
 `
 
-// crashKills is how often the daemon is killed: AGENTD_CRASH_KILLS, or 20.
+// crashKills is how often the daemon is killed: AGENTD_CRASH_KILLS, or 20, or 10 with the race detector.
 func crashKills(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("AGENTD_CRASH_KILLS"))
 	if os.Getenv("AGENTD_CRASH_KILLS") == "" {
-		return 20
+		return sized(20, 10)
 	}
 	if err != nil || n < 1 {
 		t.Fatalf("AGENTD_CRASH_KILLS must be a number above 0")

@@ -34,7 +34,16 @@ func TestMain(m *testing.M) {
 			os.Exit(clientMain(os.Args[2]))
 		}
 	}
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // for the processes that it starts: with -race each would take a second to end
 	os.Exit(m.Run())
+}
+
+// sized is the size of a long test: the full one, or with the race detector, which makes all several times as slow, a smaller one.
+func sized(full, race int) int {
+	if raceDetector {
+		return race
+	}
+	return full
 }
 
 // settings are what a test tells its daemon.

@@ -73,6 +73,9 @@ func (p *Post) rouse(ctx context.Context, b *journal.Batch, r Recipient, m mailb
 	if err != nil || now != journal.Gone {
 		return now == journal.AtRest, err
 	}
+	if !t.State.Terminal() {
+		return false, errdefs.New(errdefs.Aborted, errdefs.Conflict, string(t.ID), "task %s has ended since it was read", t.ID)
+	}
 	if t.IsLead() {
 		r.GuardNoLead(b)
 	}

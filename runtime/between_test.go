@@ -80,7 +80,7 @@ func TestStopRightBeforeTheStart(t *testing.T) {
 				}
 				began := time.Now()
 				h.ended(id, task.Killed, task.StoppedByClient)
-				if took := time.Since(began); took != 0 {
+				if took := time.Since(began); took > time.Millisecond {
 					t.Errorf("it took %v", took) // it was put off as one that can't be resumed
 				}
 			})

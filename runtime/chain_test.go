@@ -154,7 +154,7 @@ func TestStopRacesTheNextStep(t *testing.T) {
 				began := time.Now()
 				id := h.spawn("", chain("one", "two"))
 				h.ended(id, task.Killed, task.StoppedByClient)
-				if took := time.Since(began); took != 0 {
+				if took := time.Since(began); took > time.Millisecond {
 					t.Errorf("it took %v", took) // the group was put off as one that can't be resumed
 				}
 				ids := h.children(id)

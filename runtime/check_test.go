@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/agentd-dev/agentd/internal/errdefs"
 	"github.com/agentd-dev/agentd/runtime"
@@ -137,6 +138,7 @@ func (h *house) until(id task.ID, what string, seen func(task.Task, []task.Entry
 		row, err = h.journal.Task(ctx, id)
 		h.must(err)
 		if seen(row.Value, h.entries(id)) {
+			h.calm()
 			return
 		}
 		select {
@@ -144,6 +146,13 @@ func (h *house) until(id task.ID, what string, seen func(task.Task, []task.Entry
 		case <-ctx.Done():
 			h.t.Fatalf("%s: never saw %s; it is %s", id, what, row.Value.State)
 		}
+	}
+}
+
+// calm waits, in a bubble, until all has happened that needs no time: a task that was just seen to run has asked its model.
+func (h *house) calm() {
+	if h.processes != nil {
+		time.Sleep(time.Nanosecond)
 	}
 }
 

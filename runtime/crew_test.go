@@ -102,9 +102,11 @@ func TestControlRetried(t *testing.T) {
 			first, err := h.control(ask)
 			h.must(err)
 			h.restart()
+			h.untilTook(id, task.ShutdownRequest, 1, task.Running)
 			again, err := h.control(ask)
-			if err != nil || again != first || h.unread(id) != 1 {
-				t.Errorf("%+v, then %+v, %v; %d unread", first, again, err, h.unread(id))
+			h.calm()
+			if n := h.took(id, task.ShutdownRequest); err != nil || again != first || n != 1 || h.unread(id) != 0 {
+				t.Errorf("%+v, then %+v, %v; %d were taken, %d are unread", first, again, err, n, h.unread(id))
 			}
 			ask.Text = "other"
 			if _, err := h.control(ask); !errdefs.Is(err, errdefs.RequestIDReused) {

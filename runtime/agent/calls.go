@@ -53,7 +53,11 @@ func (a *Agent) settle(ctx context.Context) (ended bool, err error) {
 		bodies = append(bodies, r)
 	}
 	if rest := a.History.pending[len(group):]; len(rest) > 0 && ctx.Err() == nil {
-		if mark := a.mark(a.nextGroup(rest)); mark != nil {
+		pressed, err := a.pressed(ctx)
+		if err != nil {
+			return false, err
+		}
+		if mark := a.mark(a.nextGroup(rest)); mark != nil && !pressed {
 			bodies = append(bodies, mark)
 		}
 	}

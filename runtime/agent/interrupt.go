@@ -28,6 +28,26 @@ func (a *Agent) Interrupt(messageID string) {
 	}
 }
 
+// pressed looks for a message that interrupts and of which the loop has not been told yet: a call that waits for a task sees its
+// mail by itself. Then the next advance is dropped, so that no further call starts.
+func (a *Agent) pressed(ctx context.Context) (bool, error) {
+	for _, box := range a.mail().Boxes() {
+		mail, taken, err := a.Journal.Unread(ctx, a.Task.Team, box)
+		if err != nil {
+			return false, err
+		}
+		for _, m := range mail {
+			if m.Delivery == mailbox.Interrupt && !taken.Value.Has(m.Pos) {
+				a.mu.Lock()
+				a.due = true
+				a.mu.Unlock()
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
 // heard takes notice of interruptions whose messages are in the transcript.
 func (a *Agent) heard(mail []mailbox.Message) {
 	a.mu.Lock()

@@ -161,7 +161,7 @@ func TestShellWhileTheStoreIsStalled(t *testing.T) {
 	// What it writes last is still in the pipe, or on its way, when it ends: 256 KiB are taken, and a pipe holds 64.
 	fits := h.shell("until [ -e go ]; do sleep 0.01; done; echo; sleep 0.5; head -c 320000 /dev/zero; echo > fits")
 	h.made("up")
-	h.untilState(quiet, task.Running)
+	h.untilOutput(quiet, 0)
 	h.untilOutput(chatty, 0)
 	h.untilOutput(fits, 0)
 	faulty.Stall()
@@ -198,9 +198,11 @@ func (h *house) untilOutput(id task.ID, n int) {
 				size += len(out.Data)
 			}
 		}
-		for _, err := range h.journal.Processes(context.Background(), t.Team) {
+		for p, err := range h.journal.Processes(context.Background(), t.Team) {
 			h.must(err)
-			return size >= n
+			if p.TaskID == id {
+				return size >= n
+			}
 		}
 		return false
 	})

@@ -157,13 +157,12 @@ func TestShellWhileTheStoreIsStalled(t *testing.T) {
 		}
 	})
 	chatty := h.shell("echo > up; until [ -e go ]; do sleep 0.01; done; seq 500000; echo > all")
-	quiet := h.shell("until [ -e go ]; do sleep 0.01; done; echo said; echo > ended")
+	quiet := h.shell("echo > up2; until [ -e go ]; do sleep 0.01; done; echo said; echo > ended")
 	// What it writes last is still in the pipe, or on its way, when it ends: 256 KiB are taken, and a pipe holds 64.
-	fits := h.shell("until [ -e go ]; do sleep 0.01; done; echo; sleep 0.5; head -c 320000 /dev/zero; echo > fits")
-	h.made("up")
-	h.untilOutput(quiet, 0)
-	h.untilOutput(chatty, 0)
-	h.untilOutput(fits, 0)
+	fits := h.shell("echo > up3; until [ -e go ]; do sleep 0.01; done; echo; sleep 0.5; head -c 320000 /dev/zero; echo > fits")
+	for _, begun := range []string{"up", "up2", "up3"} {
+		h.made(begun)
+	}
 	faulty.Stall()
 	h.must(os.WriteFile(filepath.Join(h.workspace, "go"), nil, 0o600))
 	h.made("ended")
